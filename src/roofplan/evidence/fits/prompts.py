@@ -32,13 +32,14 @@ def fit_prefill(fit: Fit) -> list[Constant]:
     The rows are prompts timed alone, and offline runs whose prompts are much longer than their answers. Subtracting memory passes and
     launches from a measured time leaves the compute time, which gives the share; the median over publishers of the medians of their
     runs counts. An engine's kernels for one vendor's devices are not those for another's, so that they have shares of their own. Where
-    publishers are few, the share is shrunk towards the median over engines, which counts as `PRIOR_PUBLISHERS`. Block products without
-    rows take the share of 16-bit products.
+    publishers are few, the share is shrunk, that of a version towards its engine's and that of an engine towards the median over engines,
+    which count as `PRIOR_PUBLISHERS`. Block products without rows take the share of 16-bit products.
     """
     ratios: dict[str, dict[str, dict[str, list[float]]]] = {
         name: defaultdict(lambda: defaultdict(list)) for name in SHARES
     }
     versions_seen, publishers = set(), set()
+    engine_of: dict[str, str] = {}
     for case in usable(fit.excluded, own_kernels=True):
         known = prompts_of(case, fit)
         if known is None:
@@ -48,7 +49,7 @@ def fit_prefill(fit: Fit) -> list[Constant]:
         now = fit.find("engine", name, scopes_by_vendor(case.engine, case.machine.device))
         computing = _computing(term)
         left = whole - (float(term.value) - computing)
-        if min(computing / float(term.value), left / whole) < COMPUTING:
+        if min(computing / float(term.value), left / whole) < COMPUTING or term.find("host launches") is not None:
             continue
         publisher, share = case.row["source_key"], computing / left * now.value
         publishers.add(publisher)
@@ -56,18 +57,22 @@ def fit_prefill(fit: Fit) -> list[Constant]:
             ratios[name][own][publisher].append(share)
             continue
         versions_seen.add(case.engine.id)
-        both = {case.engine.id, case.engine.name if not case.engine.eager else EAGER}
-        for scope in both | {f"{one}/{case.machine.device.vendor}" for one in both}:
-            ratios[name][scope][publisher].append(share)
+        version, engine = case.engine.id, case.engine.name if not case.engine.eager else EAGER
+        for on in ("", f"/{case.machine.device.vendor}"):
+            ratios[name][engine + on][publisher].append(share)
+            ratios[name][version + on][publisher].append(share)
+            engine_of[version + on] = engine + on
     out = []
     source = f"published times of prompts alone, or of prompts longer than answers: {', '.join(sorted(publishers))}"
     for name, found in ratios.items():
         medians = {scope: [median(values) for values in each.values()] for scope, each in found.items()}
         versions = [median(each) for scope, each in medians.items() if scope in versions_seen]
         middle = min(1.0, median(versions)) if versions else 1.0
-        for scope, each in sorted(medians.items()):
+        shares: dict[str, float] = {}
+        for scope in sorted(medians, key=lambda one: (one in engine_of, one)):
+            each, prior = medians[scope], shares.get(engine_of.get(scope, ""), middle)
             weight = len(each) / (len(each) + PRIOR_PUBLISHERS)
-            share = min(1.0, median(each) ** weight * middle ** (1.0 - weight))
+            share = shares[scope] = min(1.0, median(each) ** weight * prior ** (1.0 - weight))
             rows = sum(map(len, found[scope].values()))
             out.append(entry("engine", name, scope, share, "1", _spread(list(found[scope].values())), rows, source))
         every = {scope: each for scope, each in found.items() if scope in versions_seen}
@@ -420,7 +425,7 @@ SHARES = ("compute_share", "block_share")
 
 
 PRIOR_PUBLISHERS = 3.0
-"""Publishers that the median over engines counts for, besides an engine's own [1]."""
+"""Publishers that a prior counts for, besides those of a version or an engine [1]."""
 
 
 def in_blocks(case: InferenceCase, fit: Fit) -> bool:
