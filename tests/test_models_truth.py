@@ -29,6 +29,67 @@ def test_parameters_match_to_the_unit(row):
         assert model.active == int(float(row["params_active_derived"]))
 
 
+OWN_CODE = {
+    "chatglm": (
+        {
+            "add_bias_linear": False,
+            "add_qkv_bias": True,
+            "ffn_hidden_size": 13696,
+            "hidden_size": 4096,
+            "kv_channels": 128,
+            "multi_query_attention": True,
+            "multi_query_group_num": 2,
+            "num_attention_heads": 32,
+            "num_layers": 40,
+            "padded_vocab_size": 151552,
+            "seq_length": 131072,
+        },
+        9_399_951_360,  # GLM-4-9B-Chat
+    ),
+    "exaone": (
+        {
+            "hidden_size": 4096,
+            "intermediate_size": 14336,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "num_layers": 32,
+            "vocab_size": 102400,
+        },
+        7_818_448_896,  # EXAONE-3.5-7.8B
+    ),
+    "internlm": (
+        {
+            "bias": True,
+            "hidden_size": 4096,
+            "intermediate_size": 11008,
+            "num_attention_heads": 32,
+            "num_hidden_layers": 32,
+            "vocab_size": 103168,
+        },
+        7_321_948_160,  # InternLM-7B
+    ),
+    "qwen": (
+        {
+            "hidden_size": 4096,
+            "intermediate_size": 22016,
+            "kv_channels": 128,
+            "no_bias": True,
+            "num_attention_heads": 32,
+            "num_hidden_layers": 32,
+            "vocab_size": 151936,
+        },
+        7_721_324_544,  # Qwen-7B
+    ),
+}
+"""Families whose code came with their checkpoints: a published shape, and the parameters that it adds up to."""
+
+
+@pytest.mark.parametrize("family", OWN_CODE)
+def test_families_with_their_own_code_are_exact(family):
+    config, total = OWN_CODE[family]
+    assert hf.from_dict({"model_type": family, **config}).total == total
+
+
 CACHED = [(row, tokens) for row in ROWS for tokens in LENGTHS if row[f"cache_bytes_T{tokens}"]]
 
 

@@ -195,6 +195,63 @@ def qwen3(f: Fields) -> Decoder:
     return plain(f, qk_norm="head", window=qwen_windows(f))
 
 
+def qwen(f: Fields) -> Decoder:
+    """Qwen 1: ``intermediate_size`` counts both matrices of the gate, biases on q, k, v alone unless ``no_bias`` is false."""
+    bias = not f.flag("no_bias", True)
+    halved = f.filled(intermediate_size=f.int("intermediate_size") // 2, head_dim=f.int("kv_channels"))
+    return replace(plain(halved, qkv_bias=True, out_bias=bias, mlp_bias=bias), name="transformer.h")
+
+
+def chatglm(f: Fields) -> Decoder:
+    """ChatGLM 2, 3 and GLM-4 of 2024: Megatron's names, groups of query heads, padded vocabulary."""
+    bias = f.flag("add_bias_linear", False)
+    heads = f.int("num_attention_heads")
+    named = f.filled(
+        num_hidden_layers=f.int("num_layers"),
+        intermediate_size=f.int("ffn_hidden_size"),
+        num_key_value_heads=f.int("multi_query_group_num") if f.flag("multi_query_attention", False) else heads,
+        head_dim=f.int("kv_channels"),
+        vocab_size=f.int("padded_vocab_size"),
+    )
+    built = plain(
+        named,
+        norm_width=1 if f.flag("rmsnorm", True) else 2,
+        qkv_bias=bias or f.flag("add_qkv_bias", False),
+        out_bias=bias,
+        mlp_bias=bias,
+        final=None if f.flag("post_layer_norm", True) else 0,
+    )
+    return replace(built, name="transformer.encoder.layers")
+
+
+def internlm(f: Fields) -> Decoder:
+    """InternLM 1: biases on all projections of attention."""
+    return plain(f, qkv_bias=f.flag("bias", True))
+
+
+def internlm3(f: Fields) -> Decoder:
+    """InternLM 3: the Llama shape with its own names of biases."""
+    bias, feed = (
+        f.flag(own, f.flag(usual, False)) for own, usual in (("qkv_bias", "attention_bias"), ("bias", "mlp_bias"))
+    )
+    return plain(f, qkv_bias=bias, mlp_bias=feed)
+
+
+def exaone(f: Fields) -> Decoder:
+    """EXAONE 3 and 3.5: the Llama shape, with ``num_layers``."""
+    return replace(plain(f.filled(num_hidden_layers=f.int("num_layers", "num_hidden_layers"))), name="transformer.h")
+
+
+def hunyuan(f: Fields) -> Decoder:
+    """Hunyuan 1, dense: norms on queries and keys."""
+    return plain(f, qk_norm="head")
+
+
+def nanochat(f: Fields) -> Decoder:
+    """nanochat: norms without weights, squared ReLU."""
+    return plain(f, norm_width=0, gated=False)
+
+
 def olmo(f: Fields) -> Decoder:
     """OLMo 1: norms without weights."""
     return plain(f, norm_width=0)

@@ -60,6 +60,10 @@ class Fields:
             raise ConfigError(f"config.json lacks {spelled}; add it, roofplan does not guess shapes", argument=names[0])
         return default
 
+    def filled(self, **values: Any) -> Fields:
+        """Return the object with further values, for fields that a family names or derives in its own way."""
+        return Fields({**self.values, **values}, self.path)
+
     def int(self, *names: str, default: Any = _REQUIRED, least: int = 1) -> int:
         """Return a whole number of at least `least`."""
         value = self.raw(*names, default=default)

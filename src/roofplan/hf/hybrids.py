@@ -286,6 +286,25 @@ def lfm2(f: Fields) -> Decoder:
     return decoder_of(f, built, hidden, tied=True, final=hidden)
 
 
+def lfm2_moe(f: Fields) -> Decoder:
+    """LFM2 mixture: short convolutions and a few attention layers, first layers dense."""
+    hidden, layers, heads = f.int("hidden_size"), f.int("num_hidden_layers"), f.int("num_attention_heads")
+    moe = mixture(hidden, f.int("moe_intermediate_size"), f.int("num_experts"), f.int("num_experts_per_tok"))
+    first, dense = f.int("num_dense_layers", least=0), mlp(hidden, f.int("intermediate_size"), prefix="feed_forward")
+    head_dim = hidden // heads
+    full = attention(hidden, heads, f.int("num_key_value_heads"), head_dim, vectors=2 * head_dim)
+    short = short_convolution(hidden, f.int("conv_L_cache"), bias=f.flag("conv_bias", False))
+    built = [
+        Layer(
+            mixers=(full if kind == "full_attention" else short,),
+            feed_forwards=(dense if i < first else moe,),
+            vectors=2 * hidden,
+        )
+        for i, kind in enumerate(_kinds(f, layers))
+    ]
+    return decoder_of(f, built, hidden, tied=True, final=hidden)
+
+
 def lfm3(f: Fields) -> Decoder:
     """LFM3: short convolutions, windowed and full attention with a gate per head, norms on both sides."""
     hidden, layers, heads = f.int("hidden_size"), f.int("num_hidden_layers"), f.int("num_attention_heads")

@@ -79,6 +79,112 @@ def phimoe(f: Fields) -> Decoder:
     )
 
 
+def dbrx(f: Fields) -> Decoder:
+    """DBRX: nested dimensions, norms without bias."""
+    inner, heads = f.sub("ffn_config"), f.sub("attn_config")
+    moe = mixture(
+        f.int("d_model"),
+        inner.int("ffn_hidden_size"),
+        inner.int("moe_num_experts"),
+        inner.int("moe_top_k"),
+        prefix="ffn",
+    )
+    named = f.filled(
+        hidden_size=f.int("d_model"),
+        num_hidden_layers=f.int("n_layers"),
+        num_attention_heads=f.int("n_heads"),
+        num_key_value_heads=heads.int("kv_n_heads"),
+        max_position_embeddings=f.int("max_seq_len"),
+    )
+    return mixed(named, lambda _: moe, qkv_bias=False, name="transformer.blocks")
+
+
+def hunyuan_moe(f: Fields) -> Decoder:
+    """Hunyuan 1 mixture: a shared feed-forward of the experts' width, norms on queries and keys."""
+    width = f.int("intermediate_size")
+    experts, chosen = (_same(f, name) for name in ("num_experts", "moe_topk"))
+    moe = mixture(f.int("hidden_size"), width, experts.int("num_experts"), chosen.int("moe_topk"), shared=width)
+    return mixed(f, lambda _: moe, qk_norm="head")
+
+
+def _same(f: Fields, name: str) -> Fields:
+    """Return the fields with a value that a configuration lists for each layer as one; layers that differ are refused."""
+    values = f.raw(name)
+    if isinstance(values, list) and len(set(values)) == 1:
+        return f.filled(**{name: values[0]})
+    return f
+
+
+def gated_mixture(
+    f: Fields, *, norms: int, heads: Sequence[int], gate: int, feed: Callable[[int], FeedForward]
+) -> Decoder:
+    """Return a mixture whose attention output is gated: per value with `gate` 1, per head with 0, with so many heads a layer."""
+    s, bias = shape(f, inner=None), f.flag("attention_bias", False)
+    seen = windows(f, s.layers)
+    layers = [
+        Layer(
+            mixers=(
+                attention(
+                    s.hidden,
+                    heads[i],
+                    s.kv_heads,
+                    s.head_dim,
+                    bias=bias,
+                    output_bias=bias,
+                    gate=gate,
+                    head_gate=not gate,
+                    vectors=2 * s.head_dim,
+                    window=seen[i],
+                ),
+            ),
+            feed_forwards=(feed(i),),
+            vectors=norms * s.hidden,
+            norms=norms,
+        )
+        for i in range(s.layers)
+    ]
+    return assemble(f, s, layers, tied=False)
+
+
+def afmoe(f: Fields) -> Decoder:
+    """Arcee's Trinity: gated attention, norms on both sides of blocks, a learned correction of scores."""
+    hidden, width, experts = f.int("hidden_size"), f.int("moe_intermediate_size"), f.int("num_experts")
+    shared = width * f.int("num_shared_experts", default=0, least=0)
+    moe = mixture(hidden, width, experts, f.int("num_experts_per_tok"), shared=shared, vectors=experts)
+    first, dense = f.int("num_dense_layers", default=0, least=0), mlp(hidden, f.int("intermediate_size"))
+    heads = [f.int("num_attention_heads")] * f.int("num_hidden_layers")
+    return gated_mixture(f, norms=4, heads=heads, gate=1, feed=lambda i: dense if i < first else moe)
+
+
+def laguna(f: Fields) -> Decoder:
+    """Laguna: heads that differ by layer, attention gated per head or per value, a learned correction of scores."""
+    hidden, experts, layers = f.int("hidden_size"), f.int("num_experts"), f.int("num_hidden_layers")
+    moe = mixture(
+        hidden,
+        f.int("moe_intermediate_size"),
+        experts,
+        f.int("num_experts_per_tok"),
+        shared=f.int("shared_expert_intermediate_size", default=0, least=0),
+        vectors=experts,
+    )
+    dense = mlp(hidden, f.int("intermediate_size"))
+    sparse = _sparse_layers(f, layers) if "mlp_layer_types" in f else [i > 0 for i in range(layers)]
+    heads = f.list("num_attention_heads_per_layer", layers) or [f.int("num_attention_heads")] * layers
+    gate = 0 if f.raw("gating", default=True) in (True, "per-head") else 1
+    return gated_mixture(f, norms=2, heads=heads, gate=gate, feed=lambda i: moe if sparse[i] else dense)
+
+
+def hunyuan3(f: Fields) -> Decoder:
+    """Hunyuan 3: norms on queries and keys, shared experts."""
+    return mixed(f, deepseek_mixture(f), qk_norm="head")
+
+
+def minicpm3(f: Fields) -> Decoder:
+    """MiniCPM 3: dense, on latent attention, tied head."""
+    value = f.int("v_head_dim", default=f.int("hidden_size") // f.int("num_attention_heads"))
+    return deepseek(f.filled(v_head_dim=value, tie_word_embeddings=f.flag("tie_word_embeddings", True)))
+
+
 def granitemoe(f: Fields) -> Decoder:
     """Granite 3 mixture, with the shared feed-forward of ``granitemoeshared``."""
     moe = mixture(
