@@ -189,6 +189,20 @@ def test_one_user_passes_the_stages_one_after_another():
     assert 5 / 4.5 * whole < times[8]  # a stage of five layers, or the last one
 
 
+@pytest.mark.parametrize(
+    ("strategy", "users", "within"), [("dp=8,ep=8", 89, 0.05), ("tp=2,dp=4,ep=8", 112, 0.05), ("dp=8,ep=8", 228, 0.1)]
+)
+def test_groups_that_step_together_wait_for_each_others_prompts(strategy, users, within):
+    """Their steady state is that of clients who are not in step, as simulated."""
+    given = {"engine": "vllm-0.33", "strategy": strategy}
+    (plan,) = plan_serving("deepseek-v3", ["h200-sxm:8"], concurrency=users, top=1, **given).plans
+    seen = simulate(
+        "deepseek-v3", ["h200-sxm:8"], clients=users, lengths="lognormal:0.3", requests=12 * users, **given
+    ).simulation
+    mean = seen.figures["tpot"].summary.mean
+    assert float(plan.prediction.tpot.value) == pytest.approx(mean, rel=within)
+
+
 def test_prompts_wait_for_a_host_that_starts_their_kernels_one_by_one():
     sglang = catalogue.engine("sglang-0.5.23")
     slow = FIT.with_([replace(FIT.find("kernel", "launch", ["any"]), scope="sglang", value=1e-4)])

@@ -32,13 +32,17 @@ def test_an_idle_system_answers_as_the_plan_says():
     assert seen.growth == 0.0
 
 
-def test_a_full_closed_loop_is_near_the_steady_state():
-    seen = rp.simulate(
-        "llama-3.1-70b", on="h100-sxm:8", strategy="tp=8", clients=64, lengths="uniform:0.5-1.5", requests=2000
-    )
-    plan = rp.plan_serving("llama-3.1-70b", on="h100-sxm:8", strategy="tp=8", concurrency=64).plans[0]
+@pytest.mark.parametrize(
+    ("strategy", "clients"), [("tp=8", 8), ("tp=8", 64), ("tp=4,dp=2", 64), ("tp=4,pp=2", 64), ("pp=8", 3), ("pp=8", 64)]
+)
+@pytest.mark.parametrize("engine", ["vllm-0.33", "sglang-0.5.23"])
+def test_a_closed_loop_is_near_the_steady_state(strategy, clients, engine):
+    given = {"on": "h100-sxm:8", "engine": engine, "strategy": strategy}
+    seen = rp.simulate("llama-3.1-70b", **given, clients=clients, lengths="lognormal:0.3", requests=15 * clients)
+    plan = rp.plan_serving("llama-3.1-70b", **given, concurrency=clients).plans[0]
     rate = plan.metrics["output_tokens_per_second"].value
-    assert seen.simulation.output_tokens_per_second == pytest.approx(rate, rel=0.1)
+    assert rate == pytest.approx(seen.simulation.output_tokens_per_second, rel=0.12)
+    assert plan.metrics["tpot"].value == pytest.approx(seen.simulation.figures["tpot"].summary.mean, rel=0.05)
 
 
 def test_more_load_makes_waits_longer_until_the_queue_grows():

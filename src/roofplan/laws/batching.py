@@ -45,6 +45,32 @@ def stall_of_others(other: Number, others: Number, tokens: Number, most: Number 
     return smaller(others * other / tokens, most)
 
 
+def steps_with_prompts(steps: Number, prompts: Number, groups: Number) -> Number:
+    """Return the steps in which at least one of several groups that step together computes a prompt: n (1 - (1 - p / n)^G).
+
+    Parameters
+    ----------
+    steps : steps n of all groups [1].
+    prompts : steps p with a prompt of each group, at most n [1].
+    groups : groups G that wait for each other [1].
+
+    Returns
+    -------
+    Steps that take as long as one with a prompt [1].
+
+    Notes
+    -----
+    Domain: prompts that arrive at groups independently of each other. One group has p such steps; many have nearly n.
+
+    Examples
+    --------
+    >>> round(steps_with_prompts(255.0, 29.0, 8.0), 1), steps_with_prompts(255.0, 29.0, 1.0)
+    (157.8, 29.0)
+    """
+    share = smaller(prompts / steps, 1.0)
+    return steps * (1.0 - (1.0 - share) ** groups)
+
+
 def cycle_time(first: Number, between: Number, output: Number) -> Number:
     """Return the time of a request per output token, which sets the throughput: (TTFT + (N - 1) TPOT) / N.
 

@@ -120,7 +120,7 @@ def predict(
     served = _Served(model, strategy, engine, workload, r, kv_bytes=kv_bytes, budget=budget)
     groups = 1.0 * strategy.dp * strategy.attention_dp
     waves = 1.0 * strategy.pp if engine.pipeline_kind == "microbatch" else 1.0
-    # groups that share experts or feed-forwards wait for the fullest group in every step, and prefill together
+    # groups that share experts or feed-forwards wait for the fullest group, and for each other's prompts, in every step
     coupled = 1.0 * Split.of(strategy).groups
     if per_group is None:
         mean = sequences / groups / waves
@@ -131,8 +131,7 @@ def predict(
     queued = 1.0 if all_run else larger(here / _most_running(served), 1.0)
     here = here / queued
     users = sequences / groups / queued
-    # busy groups prefill in lockstep, so one prompt in each group costs as much as one
-    others = larger(users * coupled - 1.0, 0.0) / larger(smaller(coupled, users * coupled), 1.0)
+    others = larger(users * coupled - 1.0, 0.0)
     later, emitted = workload.output - 1.0, _emitted(workload)
     context = 1.0 * memory.mean_resident_tokens(workload.input, workload.output)
     step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
@@ -142,7 +141,8 @@ def predict(
     )
     stage = _with_hop(decode, _hop(served, here * step.each))
     token = token_time(stage, engine_term(here, r), strategy, emitted)
-    prompts = _prompts(served, step, stage, here * emitted / max(later, 1.0), at_once)
+    prompts = _prompts(served, step, stage, here * emitted / max(later, 1.0), at_once, _Company(others, coupled))
+    others = prompts.others
     empty, alone = _first_token(served)
     # a user waits for other prompts in the step of its own prompt before its first token, for the rest between tokens
     beside = smaller(larger(prompts.requests - 1.0, 0.0), others)
@@ -319,6 +319,7 @@ class _Prompts:
     room : prompts that fit in a step, at least one [1].
     device, whole : time in excess of a step without prompts, of one stage, and of all stages and the host [s].
     other : time that one prompt costs other users [s].
+    others : prompts of others that a user waits for, those of several groups in one step counted once [1].
     """
 
     step: Term
@@ -330,6 +331,7 @@ class _Prompts:
     device: Number
     whole: Number
     other: Number
+    others: Number
 
     @property
     def steps(self) -> Number:
@@ -342,7 +344,27 @@ class _Prompts:
         return Term(name, value, "s", parts=self.behind, combine=combine, **more)
 
 
-def _prompts(served: _Served, decoding: Step, stage: Term, per_step: Number, at_once: Number) -> _Prompts:
+class _Company(NamedTuple):
+    """Other users of the groups that step together, and the number of those groups [1]."""
+
+    users: Number
+    groups: Number
+
+    def shares(self, prompts: Number, steps: Number) -> tuple[Number, Number]:
+        """Return the prompts that a user waits for, and the share of the other groups that compute one in such a step.
+
+        `prompts` are computed in a group's step with prompts; a user's answer takes `steps` steps [1].
+        """
+        each = self.users / self.groups / prompts
+        every = larger(steps, larger(each, 1e-9))
+        stalled = batching.steps_with_prompts(every, each, self.groups)
+        alike = (each * self.groups / larger(stalled, 1e-9) - 1.0) / larger(self.groups - 1.0, 1.0)
+        return stalled * prompts, where(self.groups > 1.0, smaller(larger(alike, 0.0), 1.0), 1.0)
+
+
+def _prompts(
+    served: _Served, decoding: Step, stage: Term, per_step: Number, at_once: Number, company: _Company
+) -> _Prompts:
     """Return the step that computes the prompts of a batch; `per_step` prompts per decode step keep the batch full.
 
     `at_once` stages work at the same time while the batch decodes.
@@ -354,9 +376,11 @@ def _prompts(served: _Served, decoding: Step, stage: Term, per_step: Number, at_
     room = larger(engine.pass_tokens(served.budget) - beside * decoding.each, 1.0 if engine.chunked_prefill else fresh)
     chunk = smaller(larger(1.0, per_step) * fresh, room)
     requests = chunk / fresh
-    step = Step(new=chunk, past=past, requests=requests)
+    others, alike = company.shares(requests, (served.workload.output - 1.0) / _emitted(served.workload))
+    step = Step(new=chunk, past=past, requests=requests, others=alike)
     if mixed:
-        step = replace(decoding, new=chunk, past=past, requests=requests)
+        load = (decoding.tokens + alike * chunk) / (decoding.tokens + chunk)
+        step = replace(decoding, new=chunk, past=past, requests=requests, others=load)
     name, drafted, busy = (
         ("mixed step", served.workload.drafted, at_once) if mixed else ("prefill step", 0, beside_one_another(engine))
     )
@@ -384,6 +408,7 @@ def _prompts(served: _Served, decoding: Step, stage: Term, per_step: Number, at_
         device=device,
         whole=whole,
         other=costs / requests,
+        others=others,
     )
 
 
