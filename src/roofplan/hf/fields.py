@@ -60,7 +60,7 @@ class Fields:
             raise ConfigError(f"config.json lacks {spelled}; add it, roofplan does not guess shapes", argument=names[0])
         return default
 
-    def filled(self, **values: Any) -> Fields:
+    def filled(self, **values: object) -> Fields:
         """Return the object with further values, for fields that a family names or derives in its own way."""
         return Fields({**self.values, **values}, self.path)
 

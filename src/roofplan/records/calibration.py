@@ -48,6 +48,22 @@ class Constant:
         """Return the hash of its key; constants that differ under one key compare unlike."""
         return hash((self.law, self.name, self.scope))
 
+    @classmethod
+    def defined(cls, law: str, name: str, scope: str, value: float, unit: str, source: str) -> Constant:
+        """Return a constant that is true by definition, with the reason as its source."""
+        return cls(
+            law=law,
+            name=name,
+            scope=scope,
+            value=value,
+            unit=unit,
+            spread=0.0,
+            rows=0,
+            fitted="",
+            source=source,
+            kind="definition",
+        )
+
     @property
     def fitted_on(self) -> str:
         """Scope that it was fitted on."""

@@ -246,7 +246,6 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], share)
     reach = _reach(engine, device, compute, where_from, fit)
     attained = wire * reach.value
-    vector = _vector(engine, device, wire, fitted, where_from)
     vector_peak = _vector_peak(device, fitted, where_from)
     return Rates(
         machine=machine,
@@ -265,7 +264,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
             "memory": attained * passes.value,
             **{name: attained * item.value for name, item in own_experts.items()},
         },
-        vector=vector,
+        vector=_vector(engine, device, wire, fitted, where_from),
         attention_share=attention_share.value * kernels.value,
         grouped=Grouped(_ridge(device, wire), *(item.value for item in grouped)),
         casts={name: item.value for name, item in casts.items()},
@@ -397,45 +396,21 @@ def own_share(name: str) -> tuple[str, ...]:
     return tuple(stored for stored, table in found if table.get("own_share") and table["compute"] == name)
 
 
-AS_ATTAINED = Constant(
-    law="attained",
-    name="share",
-    scope="any",
-    value=1.0,
-    unit="1",
-    spread=0.0,
-    rows=0,
-    fitted="",
-    source="a probe of this machine attained the rate itself",
-    kind="definition",
-)
+AS_ATTAINED = Constant.defined("attained", "share", "any", 1.0, "1", "a probe of this machine attained the rate itself")
 """Share of a rate that a probe of the machine attained."""
 
-WITHOUT_LAUNCHES = Constant(
-    law="kernel",
-    name="gap",
-    scope="CPU",
-    value=0.0,
-    unit="s",
-    spread=0.0,
-    rows=0,
-    fitted="",
-    source="threads of a processor go from one product to the next; what lies between is in the engine's step",
-    kind="definition",
+WITHOUT_LAUNCHES = Constant.defined(
+    "kernel",
+    "gap",
+    "CPU",
+    0.0,
+    "s",
+    "threads of a processor go from one product to the next; what lies between is in the engine's step",
 )
 """Time between products on a processor [s]."""
 
-WITHOUT_HOST = Constant(
-    law="kernel",
-    name="launch",
-    scope="none",
-    value=0.0,
-    unit="s",
-    spread=0.0,
-    rows=0,
-    fitted="",
-    source="kernels of prompts are not started one by one from Python",
-    kind="definition",
+WITHOUT_HOST = Constant.defined(
+    "kernel", "launch", "none", 0.0, "s", "kernels of prompts are not started one by one from Python"
 )
 """Host's time of a launch where that is no limit [s]."""
 
@@ -484,20 +459,11 @@ def _reach(
 HOME = frozenset({"NVIDIA", "Apple"})
 """Vendors on whose devices engines are as fast as their constants say."""
 
-AT_HOME = Constant(
-    law="engine",
-    name="reach",
-    scope="any",
-    value=1.0,
-    unit="1",
-    spread=0.0,
-    rows=0,
-    fitted="",
-    source="an engine on the devices that its constants were fitted on",
-    kind="definition",
+AT_HOME = Constant.defined(
+    "engine", "reach", "any", 1.0, "1", "an engine on the devices that its constants were fitted on"
 )
 
-UNREACHED = frozenset({"front", "engine", "casts", "grouped", *EXTRA_KERNELS})
+UNREACHED = frozenset({"front", "engine", "launch", "casts", "grouped", *EXTRA_KERNELS})
 """Sources that say nothing of a device's rates."""
 
 
