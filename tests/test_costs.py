@@ -784,8 +784,9 @@ def test_the_curve_of_a_month_goes_through_the_table(more):
     found = token_costs("gpt-oss-120b", ["h100-sxm:1"], tokens="45B/month", **more)
     rows = break_even(found)["data"]["values"]
     for one in found.supplies:
-        near = min((r for r in rows if r["kind"] == one.kind), key=lambda r: abs(math.log(r["tokens"] / 45e9)))
-        assert near["cost"] == pytest.approx(one.monthly.central, rel=0.05)
+        own = sorted((r for r in rows if r["kind"] == one.kind), key=lambda r: abs(math.log(r["tokens"] / 45e9)))
+        below, above = (next(r["cost"] for r in own if (r["tokens"] > 45e9) is beyond) for beyond in (False, True))
+        assert below / 1.05 <= one.monthly.central <= above * 1.05  # instances are whole: the curve has steps
 
 
 def test_of_two_middle_quotations_the_newer_holds_and_contracts_are_of_one_length():

@@ -55,6 +55,11 @@ VLLM = catalogue.engine("vllm-0.33")
 LLAMA_CPP = catalogue.engine("llama.cpp-b11200")
 
 
+def unhosted(engine):
+    """Return an engine whose prompts wait for no host."""
+    return replace(engine, kernels=replace(engine.kernels, from_python=False))
+
+
 def predicted(model, spec, strategy, users, engine=VLLM, workload=None):
     box = machine(spec)[0]
     return predict(
@@ -412,10 +417,13 @@ def test_more_bandwidth_is_never_slower(factor):
 
 def test_a_prefix_hit_and_drafts_make_it_quicker():
     base = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 32)
-    cached = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 32, workload=Workload(prefix_hit=0.5))
+    engine, half = unhosted(VLLM), Workload(prefix_hit=0.5)
+    cached = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 32, workload=half)
+    less, more = (predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 32, engine, load) for load in (half, None))
+    assert float(less.tpot.value) < float(more.tpot.value)
     drafted = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 1, workload=Workload(drafted=1, acceptance=0.85))
     alone = predicted(DEEPSEEK, "h200-sxm:8", Strategy(tp=8, ep=8), 1)
-    assert float(cached.tpot.value) < float(base.tpot.value)
+    assert float(cached.tpot.value) <= float(base.tpot.value)  # both may wait for the host
     assert float(drafted.tpot.value) < float(alone.tpot.value)
 
 
@@ -1133,7 +1141,7 @@ def test_prompts_of_all_groups_share_the_experts():
         for plan in plan_serving("deepseek-v3", ["h200-sxm:8"], input=4096, engine=engine).plans:
             p, w = plan.prediction, plan.workload
             beside = float(p.rate) / w.output * w.input / float(p.input_share)
-            assert float(p.prefill_rate) < 1.5 * beside, plan.label
+            assert float(p.prefill_rate) < 2.0 * beside, plan.label
 
 
 def test_an_idle_prompt_has_no_company_in_attention_data_parallelism():
@@ -1402,7 +1410,7 @@ def test_engines_reach_less_on_devices_that_their_constants_do_not_know():
 def test_prompts_of_one_step_are_waited_for_together(engine, users, output):
     """With several prompts a step the first token comes with the last of them; no work is counted twice."""
     work = Workload(input=256, output=output, context=512)
-    e = catalogue.engine(engine)
+    e = unhosted(catalogue.engine(engine))
     p = predicted(read_model("llama-3.1-8b"), "h100-sxm:1", Strategy(), users, e, work)
     alone = predicted(read_model("llama-3.1-8b"), "h100-sxm:1", Strategy(), 1, e, work)
     several = users / (output - 1)

@@ -61,11 +61,12 @@ def steps_with_prompts(steps: Number, prompts: Number, groups: Number) -> Number
     Notes
     -----
     Domain: prompts that arrive at groups independently of each other. One group has p such steps; many have nearly n.
+    Source: the complement of no group having a prompt.
 
     Examples
     --------
-    >>> round(steps_with_prompts(255.0, 29.0, 8.0), 1), steps_with_prompts(255.0, 29.0, 1.0)
-    (157.8, 29.0)
+    >>> round(steps_with_prompts(255.0, 29.0, 8.0), 1), round(steps_with_prompts(255.0, 29.0, 1.0), 1)
+    (157.9, 29.0)
     """
     share = smaller(prompts / steps, 1.0)
     return steps * (1.0 - (1.0 - share) ** groups)
