@@ -268,7 +268,8 @@ def _mixtures(outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield "|---|---:|---:|"
     for name, kept in (("mixtures", True), ("dense models", False)):
         ratios = [one.ratio for one in rows if (one.id in mixed) is kept]
-        yield f"| {name} | {len(ratios)} | {np.median(ratios):.2f} |"
+        if ratios:
+            yield f"| {name} | {len(ratios)} | {np.median(ratios):.2f} |"
 
 
 def _is_mixture(row: Row) -> bool:
