@@ -216,9 +216,7 @@ def test_prompts_wait_for_a_host_that_starts_their_kernels_one_by_one():
 
     def first(fit, tokens, engine=sglang):
         work = Workload(input=tokens, output=64, context=16384)
-        return predict(
-            DEEPSEEK, Strategy(tp=8), engine, work, rates(box, engine, fit), 1, kv_bytes=2.0, budget=16384.0
-        )
+        return predict(DEEPSEEK, Strategy(tp=8), engine, work, rates(box, engine, fit), 1, kv_bytes=2.0, budget=16384.0)
 
     short, busy = first(slow, 256), first(slow, 8192)
     waits = short.ttft.find("host launches")

@@ -33,7 +33,8 @@ def test_an_idle_system_answers_as_the_plan_says():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "clients"), [("tp=8", 8), ("tp=8", 64), ("tp=4,dp=2", 64), ("tp=4,pp=2", 64), ("pp=8", 3), ("pp=8", 64)]
+    ("strategy", "clients"),
+    [("tp=8", 8), ("tp=8", 64), ("tp=4,dp=2", 64), ("tp=4,pp=2", 64), ("pp=8", 3), ("pp=8", 64)],
 )
 @pytest.mark.parametrize("engine", ["vllm-0.33", "sglang-0.5.23"])
 def test_a_closed_loop_is_near_the_steady_state(strategy, clients, engine):
