@@ -344,6 +344,10 @@ class _Prompts:
         return Term(name, value, "s", parts=self.behind, combine=combine, **more)
 
 
+NONE = 1e-9
+"""Stands for no prompts where a share divides by them [1]."""
+
+
 class _Company(NamedTuple):
     """Other users of the groups that step together, and the number of those groups [1]."""
 
@@ -356,9 +360,9 @@ class _Company(NamedTuple):
         `prompts` are computed in a group's step with prompts; a user's answer takes `steps` steps [1].
         """
         each = self.users / self.groups / prompts
-        every = larger(steps, larger(each, 1e-9))
+        every = larger(steps, larger(each, NONE))
         stalled = batching.steps_with_prompts(every, each, self.groups)
-        alike = (each * self.groups / larger(stalled, 1e-9) - 1.0) / larger(self.groups - 1.0, 1.0)
+        alike = (each * self.groups / larger(stalled, NONE) - 1.0) / larger(self.groups - 1.0, 1.0)
         return stalled * prompts, where(self.groups > 1.0, smaller(larger(alike, 0.0), 1.0), 1.0)
 
 
