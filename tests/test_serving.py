@@ -18,7 +18,7 @@ from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.hf.find import read_model
 from roofplan.laws import batching, collectives
 from roofplan.operations import head_format
-from roofplan.operations.table import Step, element_bytes
+from roofplan.operations.table import Split, Step, element_bytes
 from roofplan.records.strategy import Strategy
 from roofplan.records.ties import TIE
 from roofplan.records.workload import Constraints, Workload
@@ -1139,7 +1139,8 @@ def test_prompts_of_all_groups_share_the_experts():
         for plan in plan_serving("deepseek-v3", ["h200-sxm:8"], input=4096, engine=engine).plans:
             p, w = plan.prediction, plan.workload
             beside = float(p.rate) / w.output * w.input / float(p.input_share)
-            assert float(p.prefill_rate) < 2.0 * beside, plan.label
+            # beside decoding, a prompt of one group stops all that step together
+            assert float(p.prefill_rate) < 1.5 * beside * float(Split.of(plan.strategy).groups), plan.label
 
 
 def test_an_idle_prompt_has_no_company_in_attention_data_parallelism():
