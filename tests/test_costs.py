@@ -704,7 +704,10 @@ PRODUCTION = tomllib.loads((GOLDEN / "production.toml").read_text())
 
 @pytest.mark.slow
 def test_a_published_day_of_production_costs_what_we_say(run_json):
-    """DeepSeek's day costs half of what 18 hosts would at its own speed per user, below the interval: its engine splits prefill off, ours does not."""
+    """DeepSeek's day costs a fifth of what 18 hosts would at its own speed per user, below the interval.
+
+    Its engine computes prompts on other devices; in ours, groups that share experts wait for each other's prompts.
+    """
     day = PRODUCTION["deepseek"]
     published = day["devices"] * 24 * day["rent"] / day["output_tokens"] * 1e6
     assert published == pytest.approx(day["usd_a_day"] / day["output_tokens"] * 1e6, rel=1e-3)
@@ -715,7 +718,8 @@ def test_a_published_day_of_production_costs_what_we_say(run_json):
     load = ["--input", str(round(ratio * output)), "--output", str(round(output)), "--context", "8k"]
     _, found = run_json(*words, *load, "--prefix-hit", f"{hit:.3f}")
     cost_of_output = found["plans"][0]["metrics"]["cost_per_million_output_tokens_all_in"]
-    assert published < cost_of_output["value"] < 2.1 * published
+    assert published < cost_of_output["value"] < 5.5 * published
+    assert published < cost_of_output["low"]
 
 
 def an_input(kind, low, high, source="somebody", grade=""):
