@@ -135,7 +135,9 @@ def predict(
     later, emitted = workload.output - 1.0, _emitted(workload)
     context = 1.0 * memory.mean_resident_tokens(workload.input, workload.output)
     step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
-    at_once = smaller(larger(users, 1.0), waves)
+    # a grid over users of one stage keeps all stages busy
+    full = per_group is not None and engine.pipeline_kind == "microbatch"
+    at_once = None if full else smaller(larger(users, 1.0), waves)
     decode = step_term(
         "decode step", model, strategy, step, r, kv_bytes=kv_bytes, drafted=workload.drafted, at_once=at_once
     )
@@ -367,11 +369,11 @@ class _Company(NamedTuple):
 
 
 def _prompts(
-    served: _Served, decoding: Step, stage: Term, per_step: Number, at_once: Number, company: _Company
+    served: _Served, decoding: Step, stage: Term, per_step: Number, at_once: Number | None, company: _Company
 ) -> _Prompts:
     """Return the step that computes the prompts of a batch; `per_step` prompts per decode step keep the batch full.
 
-    `at_once` stages work at the same time while the batch decodes.
+    `at_once` stages work at the same time while the batch decodes, all where it is None.
     """
     fresh, past, engine, r = served.fresh, served.past, served.engine, served.rates
     mixed = engine.mixes and served.workload.output > 1
