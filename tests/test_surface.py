@@ -12,7 +12,7 @@ from roofplan.hf.find import read_model
 from roofplan.operations.table import ACTIVATION_BYTES, Step
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term, total
-from roofplan.serving.prompts import beside_one_another
+from roofplan.serving.prompts import stages_at_once
 from roofplan.serving.step import launched, step_term
 from roofplan.serving.surface import surface
 from roofplan.simulation.steps import step_time
@@ -58,7 +58,7 @@ def by_law(model, strategy, r, sequences, context, pieces, each):
         drafted = each - 1 if sequences else 0
         at_once = min(max(1.0, sequences), float(batches))
         if prompts and (batches > 1 or not sequences):
-            at_once = beside_one_another(r.engine)
+            at_once = stages_at_once(r.engine)
         found = step_term("step", model, strategy, step, r, kv_bytes=2.0, drafted=drafted, at_once=at_once)
         if strategy.pp > 1:
             sent = (inside * each + sum(new for new, _ in prompts)) * model.hidden * ACTIVATION_BYTES

@@ -14,7 +14,7 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Combine, Term, total
 from roofplan.records.workload import Workload
-from roofplan.serving.prompts import beside_one_another, host_of_passes, in_turn, prompt_pass, turns_of
+from roofplan.serving.prompts import host_of_passes, in_turn, prompt_pass, stages_at_once, turns_of
 from roofplan.serving.step import engine_term, launched, step_term
 from roofplan.timing.network import mean_hop
 from roofplan.timing.rates import Rates
@@ -295,7 +295,7 @@ class _Served:
         return self.workload.input * self.workload.prefix_hit
 
     def prompt(self, *, others: float = 1.0) -> tuple[Term, Number, Number]:
-        """Return a prompt's pass through the slowest stage, its number of passes, and their sequential stage times."""
+        """Return a prompt's pass through the stage that sets the pace, its number of passes, and their sequential stage times."""
         step = Step(new=larger(1.0, 1.0 * self.fresh), past=1.0 * self.past, requests=1.0, others=others)
         one, passes = prompt_pass(
             self.model, self.strategy, self.engine, self.rates, step, self.budget, kv_bytes=self.kv_bytes
@@ -346,7 +346,7 @@ class _Prompts:
         return Term(name, value, "s", parts=self.behind, combine=combine, **more)
 
 
-NONE = 1e-9
+NO_PROMPTS = 1e-9
 """Stands for no prompts where a share divides by them [1]."""
 
 
@@ -362,9 +362,9 @@ class _Company(NamedTuple):
         `prompts` are computed in a group's step with prompts; a user's answer takes `steps` steps [1].
         """
         each = self.users / self.groups / prompts
-        every = larger(steps, larger(each, NONE))
+        every = larger(steps, larger(each, NO_PROMPTS))
         stalled = batching.steps_with_prompts(every, each, self.groups)
-        alike = (each * self.groups / larger(stalled, NONE) - 1.0) / larger(self.groups - 1.0, 1.0)
+        alike = (each * self.groups / larger(stalled, NO_PROMPTS) - 1.0) / larger(self.groups - 1.0, 1.0)
         return stalled * prompts, where(self.groups > 1.0, smaller(larger(alike, 0.0), 1.0), 1.0)
 
 
@@ -388,7 +388,7 @@ def _prompts(
         load = (decoding.tokens + alike * chunk) / (decoding.tokens + chunk)
         step = replace(decoding, new=chunk, past=past, requests=requests, others=load)
     name, drafted, busy = (
-        ("mixed step", served.workload.drafted, at_once) if mixed else ("prefill step", 0, beside_one_another(engine))
+        ("mixed step", served.workload.drafted, at_once) if mixed else ("prefill step", 0, stages_at_once(engine))
     )
     prefill = step_term(
         name, served.model, served.strategy, step, r, kv_bytes=served.kv_bytes, drafted=drafted, at_once=busy

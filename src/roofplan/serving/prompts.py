@@ -38,11 +38,11 @@ def prompt_pass(
     Time of a pass [s], and number of passes for the prompts [1].
     """
     mean, passes = mean_pass(engine, step, budget)
-    at_once = beside_one_another(engine)
+    at_once = stages_at_once(engine)
     return launched(step_term("prefill", model, strategy, mean, r, kv_bytes=kv_bytes, at_once=at_once), r), passes
 
 
-def beside_one_another(engine: Engine) -> Number | None:
+def stages_at_once(engine: Engine) -> Number | None:
     """Return the stages that compute prompts at the same time: one where an engine uses one device at a time, else None for all [1]."""
     return 1.0 if engine.pipeline_kind == "layer-split" and "pipeline_copies" not in engine.memory else None
 

@@ -1,4 +1,4 @@
-"""Time of one serving step of the slowest pipeline stage, as a Term whose parts are groups of operations."""
+"""Time of one serving step of the pipeline stage that sets the pace, as a Term whose parts are groups of operations."""
 
 from __future__ import annotations
 

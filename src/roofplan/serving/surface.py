@@ -18,7 +18,7 @@ from roofplan.operations.table import ACTIVATION_BYTES, Split, Step
 from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
-from roofplan.serving.prompts import beside_one_another, turns_of
+from roofplan.serving.prompts import stages_at_once, turns_of
 from roofplan.serving.step import beyond, stage_counts, step_operations
 from roofplan.timing.kernels import kernels_of, operation_time
 from roofplan.timing.network import mean_hop
@@ -160,7 +160,7 @@ class _System:
     def alone(self) -> Number | None:
         """Stages that work on prompts without decoding sequences at the same time, None where all do [1]."""
         engine = self.r.engine
-        return beside_one_another(engine) if isinstance(engine, Engine) else None
+        return stages_at_once(engine) if isinstance(engine, Engine) else None
 
     @property
     def passed(self) -> float:
