@@ -220,7 +220,7 @@ def serve_together(engines: list[Engine]) -> None:
     """Serve all requests of engines that share a part of each step, which waits for the slowest of them and for the host."""
     t = engines[0].t
     for one in engines:
-        one.t = t._replace(launching=[0.0, 0.0])
+        one.t = t._replace(launching=[0.0, 0.0, 0.0])
     while any(one.done < len(one.r.inputs) for one in engines):
         parts = [one.plan() if one.done < len(one.r.inputs) else Part([], [], 0.0, 0.0, False) for one in engines]
         now = engines[0].now
@@ -231,7 +231,7 @@ def serve_together(engines: list[Engine]) -> None:
                     one.now = max(now, due)
             continue
         mean = sum(part.tokens for part in parts) / len(engines)
-        hosts = [least(t, len(part.riding), len(part.pieces)) for part in parts if part.pieces]
+        hosts = [least(t, len(part.riding), len(part.pieces), part.tokens) for part in parts if part.pieces]
         seconds = max(max(part.seconds for part in parts) + shared_time(t, mean), *hosts, 0.0)
         for one, part in zip(engines, parts, strict=True):
             one.apply(part, seconds)

@@ -19,7 +19,7 @@ from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmu
 from roofplan.evidence.fits.left_out import SERVING
 from roofplan.evidence.fits.messages import fit_messages
 from roofplan.evidence.fits.prices import fit_prices
-from roofplan.evidence.fits.prompts import _First, fit_front, fit_prefill, latencies, launches, running
+from roofplan.evidence.fits.prompts import _First, fit_front, fit_prefill, host_launch, latencies, running
 from roofplan.evidence.fits.serving import fit_serving
 from roofplan.evidence.fits.training import FAMILIES, belongs, cases, fit_families, fit_training
 from roofplan.evidence.inference import clean_cases, known_cases, queues
@@ -123,13 +123,13 @@ def test_first_tokens_tell_a_launch_from_a_front_end():
         for name in "abc"
         for kernels, device in ((300, 5e-3), (900, 0.02), (2700, 0.03), (2700, 0.4))
     ]
-    found = {one.scope: one.value for one in launches({"vllm": runs, "sglang": runs[:4]})}
-    assert found["vllm"] == found["any"] == pytest.approx(4e-5)
-    assert "sglang" not in found  # one publisher
-    late = [run.late(found["vllm"]) for run in runs]
-    assert late == pytest.approx([0.01] * len(runs))
-    silent = [run._replace(kernels=0.0) for run in runs]
-    assert [(one.scope, one.kind) for one in launches({"vllm": silent})] == [("any", "guess")]
+    slower = [first_token("d", *one, front=0.2) for one in ((300, 5e-3), (900, 0.02), (2700, 0.03), (2700, 0.4))]
+    found = host_launch({"vllm": runs, "sglang": slower})
+    assert (found.scope, found.kind, found.rows) == ("any", "fit", 16)
+    assert found.value == pytest.approx(4e-5)
+    assert [run.late(found.value) for run in runs] == pytest.approx([0.01] * len(runs))
+    assert host_launch({"vllm": runs[:4]}).kind == "guess"  # one publisher
+    assert host_launch({"vllm": [run._replace(kernels=0.0) for run in runs]}).kind == "guess"
 
 
 def test_first_tokens_on_devices_of_other_vendors_tell_nothing_of_a_front_end(monkeypatch):

@@ -261,8 +261,9 @@ def clockwork(seats=1):
         shared=[],
         each=1.0,
         lag=0.0,
-        launching=[0.0, 0.0],
+        launching=[0.0, 0.0, 0.0],
         hosting=0.0,
+        replayed=0.0,
     )
 
 

@@ -64,7 +64,8 @@ def by_law(model, strategy, r, sequences, context, pieces, each):
             sent = (inside * each + sum(new for new, _ in prompts)) * model.hidden * ACTIVATION_BYTES
             hop = Term("hop", float(mean_hop(sent, 1.0 * strategy.tp, 1.0 * strategy.pp, r.network)), "s")
             found = total("step", [*found.parts, hop], "s")
-        return float((launched(found, r) if prompts else found).value) * strategy.pp / batches
+        tokens = inside * each + sum(new for new, _ in prompts)
+        return float((launched(found, tokens, model, strategy, r) if prompts else found).value) * strategy.pp / batches
 
     without = stage([]) * batches + r.step_base + r.step_each * sequences if sequences else 0.0
     if not pieces:

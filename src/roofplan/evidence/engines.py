@@ -82,7 +82,7 @@ def engine_version(name: str, version: str, when: str = "") -> str | None:
         return None
     wanted = version.lstrip("vb")
     below = (
-        [e for e in ranked if _number(e.raw.get("since", e.version)) <= _number(wanted)]
+        [e for e in ranked if _parts(e.raw.get("since", e.version)) <= _parts(wanted)]
         if wanted[:1].isdigit()
         else [e for e in ranked if e.released[:4] <= when[:4]]
     )
@@ -97,10 +97,6 @@ def _versions(name: str) -> list[Engine]:
     """Return the described versions of an engine, the oldest first."""
     known = (catalogue.engine(one) for one in catalogue.ids("engines") if one.startswith(name))
     return sorted((one for one in known if one.name == name), key=lambda one: one.released)
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return _parts(version)[:2] or (0,)
 
 
 def _parts(version: str) -> tuple[int, ...]:

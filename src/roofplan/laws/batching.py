@@ -10,6 +10,8 @@ References
 
 from __future__ import annotations
 
+from math import e
+
 import numpy as np
 
 from roofplan.laws import Number, larger, smaller, up, where
@@ -43,6 +45,30 @@ def stall_of_others(other: Number, others: Number, tokens: Number, most: Number 
     (0.024706, 0.02)
     """
     return smaller(others * other / tokens, most)
+
+
+def prompts_of_a_step(ending: Number) -> Number:
+    """Return the mean prompts of a step that computes any, where on average p requests end in a step: p / (1 - exp(-p)).
+
+    Parameters
+    ----------
+    ending : requests that end, and are followed by others, in a step p [1].
+
+    Returns
+    -------
+    Prompts [1].
+
+    Notes
+    -----
+    Domain: requests that end independently of each other. Source: the mean of a Poisson number that is not zero.
+
+    Examples
+    --------
+    >>> round(prompts_of_a_step(1.0), 3), round(prompts_of_a_step(1e-9), 3)
+    (1.582, 1.0)
+    """
+    some = larger(1.0 * ending, 1e-6)
+    return some / (1.0 - e**-some)
 
 
 def steps_with_prompts(steps: Number, prompts: Number, groups: Number) -> Number:

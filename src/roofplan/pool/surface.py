@@ -155,8 +155,9 @@ def pool_surface(request: PoolRequest, fit: Fit, layout: Layout, *, seats: int, 
         shared=np.zeros(0),
         each=1.0,
         lag=0.0,
-        launching=np.zeros(2),
+        launching=np.zeros(3),
         hosting=0.0,
+        replayed=0.0,
     )
 
 

@@ -62,6 +62,9 @@ class Kernels:
     ahead : whether the host starts kernels ahead of the device, so that only launches longer than what they start take time.
     from_python : whether kernels of prompts are started one by one from Python, outside captured graphs and compiled programs.
     captured : vendors for whose devices it captures graphs, where it tells vendors apart.
+    prompt_graphs : vendors for whose devices graphs hold steps with prompts too, attention aside.
+    prompt_tokens, latent_prompt_tokens : tokens of the largest such step, and of that of a model with a latent cache [token].
+    prompt_graphs_whole : whether they are captured only where all devices hold all layers, and attention is no data-parallel group.
     compiled : vendors for whose devices a step is one compiled program, without kernel launches from the host.
     peer_all_reduce : vendors for whose devices it has all-reduce kernels that read peer memory directly.
     launch_queue : launches that the device queue of the vendors `queued` holds before the host must wait, 0 where not known [1].
@@ -88,6 +91,10 @@ class Kernels:
     queued: tuple[str, ...] = ()
     peer_all_reduce: tuple[str, ...] = ()
     captured: tuple[str, ...] = ()
+    prompt_graphs: tuple[str, ...] = ()
+    prompt_tokens: float = 0.0
+    latent_prompt_tokens: float = 0.0
+    prompt_graphs_whole: bool = False
     compiled: tuple[str, ...] = ()
     launches: float = 1.0
     tells_vendors: bool = False

@@ -380,7 +380,7 @@ def _prompts(
     beside = decoding.sequences if mixed else 0.0
     # prompts get the token budget that decoding sequences leave; without chunked prefill, a prompt is computed whole
     room = larger(engine.pass_tokens(served.budget) - beside * decoding.each, 1.0 if engine.chunked_prefill else fresh)
-    chunk = smaller(larger(1.0, per_step) * fresh, room)
+    chunk = smaller(batching.prompts_of_a_step(per_step) * fresh, room)
     requests = chunk / fresh
     others, alike = company.shares(requests, (served.workload.output - 1.0) / _emitted(served.workload))
     step = Step(new=chunk, past=past, requests=requests, others=alike)
@@ -393,7 +393,8 @@ def _prompts(
     prefill = step_term(
         name, served.model, served.strategy, step, r, kv_bytes=served.kv_bytes, drafted=drafted, at_once=busy
     )
-    carrier = launched(_with_hop(prefill, _hop(served, chunk + beside * decoding.each)), r)
+    tokens = chunk + beside * decoding.each
+    carrier = launched(_with_hop(prefill, _hop(served, tokens)), tokens, served.model, served.strategy, r)
     stages = served.stages
     if mixed:
         device, behind = carrier.value - stage.value, [carrier, stage]

@@ -39,7 +39,8 @@ def prompt_pass(
     """
     mean, passes = mean_pass(engine, step, budget)
     at_once = stages_at_once(engine)
-    return launched(step_term("prefill", model, strategy, mean, r, kv_bytes=kv_bytes, at_once=at_once), r), passes
+    one = step_term("prefill", model, strategy, mean, r, kv_bytes=kv_bytes, at_once=at_once)
+    return launched(one, mean.new, model, strategy, r), passes
 
 
 def stages_at_once(engine: Engine) -> Number | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from roofplan.laws import Number, larger, where
+from roofplan.laws import Number, larger, smaller, where
 from roofplan.laws.collectives import gather_time
 from roofplan.operations import draft_operations, encoder_operations, head_operations, layer_operations, stage_contents
 from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step, format_entry
@@ -81,14 +81,18 @@ def step_term(
     return _grouped(name, timed, launches, counts, r)
 
 
-def launched(step: Term, r: Rates) -> Term:
+def launched(step: Term, tokens: Number, model: Model, strategy: Strategy, r: Rates) -> Term:
     """Return a step with prompts, which takes at least as long as the host needs to start its kernels one by one.
 
-    Captured graphs hold decode steps. Prompts of any length are started from the host, which runs ahead of the device.
+    Captured graphs hold decode steps, and with some engines all but the attention of short prompts. Else the host starts each kernel, and
+    runs ahead of the device.
 
     Parameters
     ----------
     step : a step of `step_term`, with what its stage sends.
+    tokens : tokens of the step [token].
+    model : its layers.
+    strategy : degrees of parallelism.
     r : achieved rates of the machine under the engine.
 
     Returns
@@ -98,7 +102,9 @@ def launched(step: Term, r: Rates) -> Term:
     launches = next((part for part in step.parts if part.name == "launches"), None)
     if launches is None or not r.launch:
         return step
-    kernels = launches.value / r.gap
+    slow = launches.numbers.get(ROUTED_EXPERTS, 0.0) * (1.0 - 1.0 / r.routed_kernels)
+    kernels = launches.value / r.gap - slow
+    kernels = where(tokens <= replayed(model, strategy, r), smaller(kernels, pieces(model, strategy)), kernels)
     wait = Term(
         "host launches",
         beyond(kernels * r.launch, step.value),
@@ -109,6 +115,25 @@ def launched(step: Term, r: Rates) -> Term:
         sources=r.sources["launch"],
     )
     return total(step.name, [*step.parts, wait], "s") if np.any(wait.value > 0.0) else step
+
+
+def replayed(model: Model, strategy: Strategy, r: Rates) -> Number:
+    """Return the tokens of the largest step with prompts that captured graphs hold, attention aside; 0 for none [token]."""
+    kernels = r.engine.kernels
+    if r.machine.device.vendor not in kernels.prompt_graphs:
+        return 0.0
+    tokens = kernels.latent_prompt_tokens if model.latent else kernels.prompt_tokens
+    apart = kernels.prompt_graphs_whole * (strategy.pp * strategy.attention_dp - 1.0)
+    return where(apart > 0.0, 0.0, tokens)
+
+
+def pieces(model: Model, strategy: Strategy) -> Number:
+    """Return the launches of a step whose graphs hold all but attention, on one pipeline stage [1]."""
+    return PIECES * len(model.decoder.layers) / strategy.pp
+
+
+PIECES = 3.0
+"""Launches per layer of such a step: its graph, the write of its cache, and attention [1]."""
 
 
 def table_times(model: Model, step: Step, r: Rates, *, kv_bytes: float) -> list[Number]:

@@ -19,8 +19,8 @@ from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.serving.prompts import stages_at_once, turns_of
-from roofplan.serving.step import beyond, stage_counts, step_operations
-from roofplan.timing.kernels import kernels_of, operation_time
+from roofplan.serving.step import beyond, pieces, replayed, stage_counts, step_operations
+from roofplan.timing.kernels import kernels_of, operation_time, started_of
 from roofplan.timing.network import mean_hop
 from roofplan.timing.rates import Rates
 
@@ -64,9 +64,10 @@ class Surface(NamedTuple):
     each : tokens of a decoding sequence in a step, above 1 where drafts are verified [token].
     shared : shape (T,), of the mean tokens of groups that step together; empty where nothing is shared.
     lag : further stages that a prompt passes after its round, above 0 where stages work on different batches [1].
-    launching : least time of a step with prompts, in which the host starts its kernels: without decoding sequences, and with them; zeros
-        where it does not count [s].
+    launching : least time of a step with prompts, in which the host starts its kernels: without decoding sequences, with them, and where
+        captured graphs hold all but its attention; zeros where it does not count [s].
     hosting : the host's time for each sequence and piece of a step [s].
+    replayed : tokens of the largest step with prompts that such graphs hold, 0 for none [token].
     """
 
     decodes: Values
@@ -91,6 +92,7 @@ class Surface(NamedTuple):
     lag: float
     launching: Values
     hosting: float
+    replayed: float
 
 
 TOKENS, ROWS, STATES, READS, DECODE, PIECE, PROMPTS = "tokens", "rows", "states", "reads", "decode", "piece", "prompts"
@@ -123,11 +125,12 @@ BASES, MOVED, SHIFT = 64, 1.37, 1e-6
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """Operations of a step: their keys, times of one layer [s], launches [s], and tables of layers."""
+    """Operations of a step: their keys, and for one layer their times [s], launches [s] and kernels that a host starts [1]."""
 
     keys: list[tuple[int, str, int]]
     seconds: list[Array]
     launches: list[Array]
+    started: list[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +183,7 @@ class _System:
         step = Step(each=self.each, **numbers)
         drafted = self.drafted if step.decodes else 0
         tables = step_operations(self.model, self.strategy, step, self.r, kv_bytes=self.kv_bytes, drafted=drafted)
-        keys, seconds, launches = [], [], []
+        keys, seconds, launches, started = [], [], [], []
         gap = self.r.engine.kernels.launches * self.r.gap
         for k, table in enumerate(tables):
             seen: dict[str, int] = {}
@@ -189,7 +192,8 @@ class _System:
                 keys.append((k, op.name, seen[op.name]))
                 seconds.append(np.asarray(operation_time(op, self.r), float))
                 launches.append(np.asarray(kernels_of(op, self.r) * gap, float))
-        return _Timed(keys, seconds, launches)
+                started.append(self.r.engine.kernels.launches * float(started_of(op, self.r)))
+        return _Timed(keys, seconds, launches, started)
 
     def classes(self, seats: float, budget: float, longest: float) -> dict[tuple[int, str, int], str]:
         """Return the class of each operation, from how its time moves with each number of random steps.
@@ -361,29 +365,31 @@ def surface(
         lag=system.share - 1.0,
         launching=_launching(sums, most),
         hosting=float(r.step_each) / system.share,
+        replayed=float(replayed(model, strategy, r)),
     )
 
 
 def _launching(sums: _Sums, most: int) -> Array:
     """Return the time in which the host starts the kernels of a step with prompts, and its time of the step [s].
 
-    The first is that without decoding sequences, the second that with some; zeros where the host's launches do not count.
+    The first is that without decoding sequences, the second that with some, the last that of captured graphs and attention; zeros where the
+    host's launches do not count.
     """
     r, system = sums.system.r, sums.system
     if not r.launch:
-        return np.zeros(2)
+        return np.zeros(3)
     alone = {"new": np.asarray([float(most)]), "past": np.zeros(1), "requests": np.ones(1)}
-    out = []
+    started = []
     for at_once, step in (
         (system.alone, alone),
         (system.beside, alone | {"sequences": np.ones(1), "context": np.ones(1)}),
     ):
         timed = system.timed(**step)
         counts = sums.counts(timed, at_once)
-        gaps = sum(launch * counts[k] for (k, _, _), launch in zip(timed.keys, timed.launches, strict=True))
-        kernels = float(np.max(gaps)) / float(r.gap) * system.passed
-        out.append(kernels * float(r.launch) + float(r.step_base) / system.share)
-    return np.asarray(out)
+        each = sum(kernels * counts[k] for (k, _, _), kernels in zip(timed.keys, timed.started, strict=True))
+        started.append(float(np.max(each)))
+    started.append(min(*started, float(pieces(system.model, system.strategy))))
+    return np.asarray(started) * system.passed * float(r.launch) + float(r.step_base) / system.share
 
 
 def _by_tokens(sums: _Sums, most: int, seats: int, middle: float) -> tuple[Array, Array, Array]:
@@ -462,16 +468,16 @@ EMPTY = 1e-6
 """Stands for 0 where a law divides by tokens [token]."""
 
 
-def _lengths(most: float) -> Array:
-    """Return lengths from 1 to `most`, `COARSE` per factor of two [token]."""
-    return np.unique(
-        np.concatenate([[1.0], np.geomspace(1.0, max(2.0, most), int(COARSE * np.log2(max(2.0, most))) + 1)])
-    )
+def _lengths(most: float, fine: int = 1) -> Array:
+    """Return lengths from 1 to `most`, `fine` times `COARSE` per factor of two [token]."""
+    count = int(fine * COARSE * np.log2(max(2.0, most))) + 1
+    return np.unique(np.concatenate([[1.0], np.geomspace(1.0, max(2.0, most), count)]))
 
 
 def _attention(sums: _Sums, decodes: Array, seats: int, longest: float) -> tuple[Array, Array]:
     """Return contexts, few where attention is linear, and its time with the host's at each number of sequences and context."""
-    share, pp, contexts = sums.system.share, float(sums.system.strategy.pp), _lengths(longest)
+    share, pp = sums.system.share, float(sums.system.strategy.pp)
+    contexts = _lengths(longest, 4 if sums.ahead else 1)  # launches ahead of kernels hide attention up to a context
     d = np.unique(np.round(np.geomspace(1.0, max(2.0, seats), 6 * COARSE)))
     n, c = np.broadcast_arrays(d[:, None], contexts)
     decoding, at_once = {"sequences": np.maximum(n / share, 1.0), "context": c}, np.clip(n, 1.0, share)

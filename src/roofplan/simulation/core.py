@@ -53,7 +53,8 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: 
         late, m = 0.0, 1
         if count:
             riding = decoding if s.mixes else 0
-            seconds = max(seconds + prompt_step(t, riding, context, count, tokens, again), least(t, riding, count))
+            seconds += prompt_step(t, riding, context, count, tokens, again)
+            seconds = max(seconds, least(t, riding, count, tokens + riding * t.each / (t.lag + 1.0)))
             if t.lag:
                 late = t.lag * seconds  # the stages that its prompts pass after this round
                 seconds += others(t, riding, context)

@@ -150,7 +150,7 @@ def run(s: Scheduler, t: Surface, groups: Sequence[tuple[Requests, Times, State]
         slowest = max(working, key=lambda part: (part.own, part.growth))
         together = shared_time(t, sum(part.tokens for part in working) / len(members))
         if any(part.pieces for part in working):
-            launching = max(least(t, part.riding, part.pieces) for part in working if part.pieces)
+            launching = max(least(t, part.riding, part.pieces, part.tokens) for part in working if part.pieces)
             m, seconds = 1, max(slowest.own + together, launching)
         else:
             m = min(*(part.steps for part in working), overtaken(working, slowest))

@@ -29,12 +29,16 @@ def step_time(t: Surface, sequences: int, context: float, pieces: list[tuple[int
     new, again = (sum(numbers) for numbers in zip(*pieces, strict=True))
     each = [piece_time(t, *piece) for piece in pieces]
     seconds = prompt_step(t, sequences, context, len(pieces), new, again) + sum(each)
-    return others(t, sequences, context) + max(seconds, least(t, sequences, len(pieces)))
+    return others(t, sequences, context) + max(
+        seconds, least(t, sequences, len(pieces), new + sequences * t.each / (t.lag + 1.0))
+    )
 
 
-def least(t: Surface, decoding: int, count: int) -> float:
-    """Return the least time of a step with `count` pieces of prompts, in which the host starts its kernels [s]."""
+def least(t: Surface, decoding: int, count: int, tokens: float) -> float:
+    """Return the least time of a step of some tokens with `count` pieces of prompts, in which the host starts its kernels [s]."""
     launching: float = t.launching[1] if decoding else t.launching[0]
+    if tokens <= t.replayed:
+        launching = t.launching[2]
     return launching + (decoding + count) * t.hosting if launching else 0.0
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from roofplan.laws import Number, larger, matmul, roofline, where
-from roofplan.operations.table import HANDOVER, Operation, element_bytes, format_entry
+from roofplan.operations.table import HANDOVER, ROUTED_EXPERTS, Operation, element_bytes, format_entry
 from roofplan.records.terms import Numbers, Term
 from roofplan.timing.network import MESSAGES, Ranks, message_time
 from roofplan.timing.rates import QUANTISED, Rates, Vector
@@ -259,6 +259,12 @@ def kernels_of(op: Operation, r: Rates) -> float:
     if not _quantises(op, r) or r.engine.kernels.casts_fused:
         return kernels
     return kernels + (2.0 if op.kind == "experts" else 1.0)
+
+
+def started_of(op: Operation, r: Rates) -> Number:
+    """Return how many kernels of an operation a host starts: a slow one that counts as several is one [1]."""
+    slow = r.extra_kernels[op.extra] * (1.0 - 1.0 / r.routed_kernels) if op.extra == ROUTED_EXPERTS else 0.0
+    return kernels_of(op, r) - slow
 
 
 def memory_rate(op: Operation, r: Rates) -> Number:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from roofplan import catalogue
 from roofplan.errors import InputError
 from roofplan.laws import Number, matmul
-from roofplan.operations.table import EXTRA_KERNELS
+from roofplan.operations.table import EXTRA_KERNELS, ROUTED_EXPERTS
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import COMPILED, Engine, Software
 from roofplan.records.hardware import BANDWIDTH, CPU, VECTOR, Accelerator, Machine
@@ -149,6 +149,7 @@ class Rates:
     gap : time between kernels [s].
     launch : host's time to start a kernel of a step with prompts, which no captured graph holds; 0 where not known [s].
     extra_kernels : fitted kernels that operations launch besides those counted, by `Operation.extra` [1].
+    routed_kernels : those of routed experts over those that a host starts: above one where a slow kernel counts as several [1].
     step_base, step_each : host time per step, and per sequence of a step [s].
     front, delay : front-end time per request, one after the other, and its latency besides [s].
     network : rates and latencies of messages.
@@ -173,6 +174,7 @@ class Rates:
     gap: Number
     launch: Number
     extra_kernels: dict[str, float]
+    routed_kernels: Number
     step_base: Number
     step_each: Number
     front: Number
@@ -227,6 +229,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         own_experts = {name: _of_reads(item, dense) for name, item in own_experts.items()}
     gap, launch = _gap(engine, device, fitted), _launch(engine, device, fitted)
     extra = {name: fitted("kernel", name, engine_chain) for name in EXTRA_KERNELS}
+    more = fitted("engine", "routed_kernels") if not at_home(engine, device) else AS_COUNTED
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
     front, delay = fitted("front_end", "request", engine_chain), fitted("front_end", "latency", engine_chain)
     found = device.attained.get(BANDWIDTH) or device.quantities[BANDWIDTH]
@@ -235,6 +238,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     where_from |= {name: (sheet, item) for name, item in (shares | own_experts).items()}
     where_from |= {"prefill_attention": (attention_share,), "grouped": grouped, "gap": (gap,), "launch": (launch,)}
     where_from |= {"engine": (base, each), "front": (front, delay), **{name: (item,) for name, item in extra.items()}}
+    where_from[ROUTED_EXPERTS] += (more,) if more is not AS_COUNTED else ()
     casts = {name: fitted("conversion", f"traffic.{CAST_AS.get(name, name)}") for name in compute if _cast_to(name)}
     where_from["casts"] = tuple(casts.values())
     kernels, blocks = (
@@ -265,12 +269,15 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
             **{name: attained * item.value for name, item in own_experts.items()},
         },
         vector=_vector(engine, device, wire, fitted, where_from),
-        attention_share=attention_share.value * kernels.value,
+        attention_share=attention_share.value * _beside_tables(attention_share, peak, compute, fit),
         grouped=Grouped(_ridge(device, wire), *(item.value for item in grouped)),
         casts={name: item.value for name, item in casts.items()},
         gap=gap.value / reach.value,
         launch=launch.value,
-        extra_kernels={name: item.value for name, item in extra.items()},
+        extra_kernels={
+            name: item.value * (more.value if name == ROUTED_EXPERTS else 1.0) for name, item in extra.items()
+        },
+        routed_kernels=more.value,
         step_base=base.value,
         step_each=each.value,
         front=front.value,
@@ -280,6 +287,11 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         fallbacks=fallbacks,
         fit=fit,
     )
+
+
+def _beside_tables(share: Constant, peak: dict[str, float], compute: dict[str, float], fit: Fit) -> float:
+    """Return what products in 16 bits reach over what they reach where a share of attention was fitted: attention uses the same units [1]."""
+    return compute["bf16"] / peak["bf16"] / fit.find("matmul", "share.bf16", [share.scope, "any"]).value
 
 
 def _gap(engine: Software, device: Accelerator, fitted: Callable[..., Constant]) -> Constant:
@@ -461,6 +473,10 @@ HOME = frozenset({"NVIDIA", "Apple"})
 
 AT_HOME = Constant.defined(
     "engine", "reach", "any", 1.0, "1", "an engine on the devices that its constants were fitted on"
+)
+
+AS_COUNTED = Constant.defined(
+    "engine", "routed_kernels", "any", 1.0, "1", "kernels of routed experts on the devices that they were counted on"
 )
 
 UNREACHED = frozenset({"front", "engine", "launch", "casts", "grouped", *EXTRA_KERNELS})

@@ -130,7 +130,7 @@ def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
     bandwidth = float(r.bandwidth[f"experts.{stored}" if f"experts.{stored}" in r.bandwidth else "experts"])
     vector = _vector_parts(term)
     varies = vector["time"] + launches + experts + host
-    layers = _extra_layers(term, r)
+    layers = extra_layers(term, r)
     return Decode(
         case=case,
         fixed=float(term.value) - varies,
@@ -149,7 +149,7 @@ def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
     )
 
 
-def _extra_layers(term: Term, r: Rates) -> dict[str, float]:
+def extra_layers(term: Term, r: Rates) -> dict[str, float]:
     """Return how often a step passes operations that launch more kernels than are counted, by operation [1]."""
     out = dict.fromkeys(EXTRA_KERNELS, 0.0)
     for leaf, value in leaves(term):

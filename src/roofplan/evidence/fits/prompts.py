@@ -22,8 +22,9 @@ from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER
 from roofplan.records.terms import Term
 from roofplan.serving import leaves, limit_of
+from roofplan.serving.step import pieces, replayed
 from roofplan.simulation.replicas import Served
-from roofplan.timing.rates import at_home, scopes_by_vendor
+from roofplan.timing.rates import Rates, at_home, scopes_by_vendor
 
 
 def fit_prefill(fit: Fit) -> list[Constant]:
@@ -147,7 +148,7 @@ LONG_PROMPTS = 2.0
 
 
 def fit_front(fit: Fit) -> list[Constant]:
-    """Fit, per engine version and engine, the front end's time per request and its latency, and per engine the host's time of a launch.
+    """Fit, per engine version and engine, the front end's time per request and its latency, and the host's time of a launch.
 
     The time per request is the extra TTFT of a burst over its requests, of bursts with short prompts and enough
     requests, so that the computation takes little of it. The latency is by how much the first tokens of few clients, or at
@@ -177,14 +178,12 @@ def fit_front(fit: Fit) -> list[Constant]:
                 publishers.add(case.row["source_key"])
                 found[scope].append(late / case.requests + float(r.front))
     out = fronts(found, f"first tokens of published bursts: {', '.join(sorted(publishers))}")
-    hosts = launches({name: few_clients[name] for name in sorted(_engines() & few_clients.keys())})
-    each = {one.scope: one.value for one in hosts}
+    host = host_launch({name: few_clients[name] for name in sorted(_engines() & few_clients.keys())})
     waits: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for scope, runs in few_clients.items():
-        launch = each.get(scope if scope in _engines() else catalogue.engine(scope).name, each["any"])
         for run in runs:
-            waits[scope][run.publisher].append(run.late(launch))
-    return [*out, *latencies(waits), *hosts]
+            waits[scope][run.publisher].append(run.late(host.value))
+    return [*out, *latencies(waits), host]
 
 
 class _First(NamedTuple):
@@ -223,10 +222,19 @@ def _first(case: InferenceCase, fit: Fit, seconds: float, behind: float) -> _Fir
         publisher=case.row["source_key"],
         seconds=seconds,
         behind=behind,
-        kernels=spent["launches"] / float(r.gap) if case.engine.kernels.from_python and r.gap else 0.0,
+        kernels=_started(case, term, spent["launches"], r) if case.engine.kernels.from_python and r.gap else 0.0,
         device=float(term.value) - spent["engine step"] - spent["host launches"],
         launch=float(r.launch),
     )
+
+
+def _started(case: InferenceCase, term: Term, launches: float, r: Rates) -> float:
+    """Return the kernels of a prompt that its host starts, from the time of all launches [s] between them [1]."""
+    kernels = launches / float(r.gap)
+    passes = next(float(leaf.numbers["passes"]) for leaf, _ in leaves(term) if leaf.name == "engine step")
+    if case.prompt / passes > replayed(case.model, case.strategy, r):
+        return kernels
+    return min(kernels, float(pieces(case.model, case.strategy) * case.strategy.pp) * passes)
 
 
 def _engines() -> set[str]:
@@ -234,31 +242,10 @@ def _engines() -> set[str]:
     return {catalogue.engine(name).name for name in catalogue.ids("engines")}
 
 
-def _launch(runs: Sequence[_First]) -> float:
-    """Return the host's time of a launch with which an engine's first tokens are nearest to what was measured [s].
+def host_launch(found: Mapping[str, Sequence[_First]]) -> Constant:
+    """Return the host's time of a launch from Python with which first tokens of few clients are nearest to what was measured.
 
-    Publishers count alike, and the front end's latency is fitted anew for each time. Few runs, or few publishers, tell none.
-    """
-    runs = [run for run in runs if run.kernels]
-    if len(runs) < LEAST_RUNS or len({run.publisher for run in runs}) < LEAST_PUBLISHERS:
-        return 0.0
-
-    def off(launch: float) -> float:
-        late: dict[str, list[float]] = defaultdict(list)
-        for run in runs:
-            late[run.publisher].append(run.late(launch))
-        front = max(LEAST_FRONT, median(map(median, late.values())))
-        errors: dict[str, list[float]] = defaultdict(list)
-        for run in runs:
-            predicted = max(LEAST_FRONT, run.seconds - run.late(launch) + front)
-            errors[run.publisher].append(abs(math.log(predicted / run.seconds)))
-        return fmean(map(fmean, errors.values()))
-
-    return min(map(float, np.arange(0.0, MOST_LAUNCH, LAUNCH_STEP)), key=off)
-
-
-def launches(found: Mapping[str, Sequence[_First]]) -> list[Constant]:
-    """Return the host's time of a launch of each engine whose first tokens tell it, and their geometric mean for others.
+    Publishers count alike, over all engines: each engine's front end has a latency of its own, fitted anew for each time that is tried.
 
     Parameters
     ----------
@@ -266,19 +253,30 @@ def launches(found: Mapping[str, Sequence[_First]]) -> list[Constant]:
 
     Returns
     -------
-    Constants [s].
+    The constant [s].
     """
+    started = {name: mine for name, runs in found.items() if (mine := [run for run in runs if run.kernels])}
+    publishers = sorted({run.publisher for runs in started.values() for run in runs})
+    count = sum(map(len, started.values()))
+    if count < LEAST_RUNS or len(publishers) < LEAST_PUBLISHERS:
+        return entry("kernel", "launch", "any", 0.0, "s", LAUNCH_SPREAD, 0, "no first tokens tell", kind="guess")
+
+    def off(launch: float) -> float:
+        errors: dict[str, list[float]] = defaultdict(list)
+        for runs in started.values():
+            late: dict[str, list[float]] = defaultdict(list)
+            for run in runs:
+                late[run.publisher].append(run.late(launch))
+            front = max(LEAST_FRONT, median(map(median, late.values())))
+            for run in runs:
+                predicted = max(LEAST_FRONT, run.seconds - run.late(launch) + front)
+                errors[run.publisher].append(abs(math.log(predicted / run.seconds)))
+        return fmean(map(fmean, errors.values()))
+
+    value = min(map(float, np.arange(0.0, MOST_LAUNCH, LAUNCH_STEP)), key=off)
     note = "least mean error of first tokens, with the front end's latency; a kernel as counted is several launches from Python"
-    out = []
-    for name, runs in found.items():
-        if value := _launch(runs):
-            source = f"first tokens of few clients: {', '.join(sorted({run.publisher for run in runs}))}"
-            out.append(entry("kernel", "launch", name, value, "s", LAUNCH_SPREAD, len(runs), source, note))
-    if not out:
-        return [entry("kernel", "launch", "any", 0.0, "s", LAUNCH_SPREAD, 0, "no first tokens tell", kind="guess")]
-    middle = geometric_mean(one.value for one in out)
-    rows = sum(one.rows for one in out)
-    return [*out, entry("kernel", "launch", "any", middle, "s", LAUNCH_SPREAD, rows, "geometric mean of the engines")]
+    source = f"first tokens of few clients: {', '.join(publishers)}"
+    return entry("kernel", "launch", "any", value, "s", LAUNCH_SPREAD, count, source, note)
 
 
 MOST_LAUNCH, LAUNCH_STEP = 2e-4, 5e-6
@@ -290,7 +288,7 @@ LAUNCH_SPREAD = 0.5
 
 
 LEAST_PUBLISHERS = 3
-"""Least publishers whose first tokens tell an engine's time of a launch [1]."""
+"""Least publishers whose first tokens tell the time of a launch [1]."""
 
 
 def running(seen: Served) -> float:

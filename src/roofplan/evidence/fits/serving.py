@@ -10,8 +10,8 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.evidence.fits.engines import GUESSES, NUMBERS, fit_engines, usable
 from roofplan.evidence.fits.fitting import Excluded, entry, nearest, spread
-from roofplan.evidence.fits.prompts import SHARES, fit_front, fit_prefill, fronts, latencies, launches
-from roofplan.evidence.fits.reach import fit_reach
+from roofplan.evidence.fits.prompts import SHARES, fit_front, fit_prefill, fronts, host_launch, latencies
+from roofplan.evidence.fits.reach import REACH, ROUTED, fit_reach
 from roofplan.records.calibration import Constant, Fit
 
 
@@ -24,9 +24,9 @@ def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) ->
     law = Fit(tuple(others), excluded)
     found = {
         "engines": _neutral_engines(),
-        "reach": [entry("engine", "reach", "any", 1.0, "1", 0.4, 0, "where the search starts", kind="guess")],
+        "reach": [entry("engine", name, "any", 1.0, "1", 0.4, 0, START, kind="guess") for name in (REACH, ROUTED)],
         "prefill": _neutral_shares(),
-        "front": [*fronts({}), *latencies({}), *launches({})],
+        "front": [*fronts({}), *latencies({}), host_launch({})],
     }
     made = {"engines": fit_engines, "reach": fit_reach, "prefill": fit_prefill, "front": fit_front}
     for _ in range(TURNS):
@@ -38,19 +38,20 @@ def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) ->
 TURNS = 2
 """Rounds of alternating fits: a third changes the host time per sequence by up to 5% and everything else by less than 3% [1]."""
 
+START = "where the search starts"
+"""Source of the values from which the fits begin."""
+
 
 def _neutral_engines() -> list[Constant]:
     """Return the starting values of the engines' constants."""
-    start = "where the search starts"
-    found = [entry(one.law, one.name, "any", one.middle, one.unit, 0.4, 0, start, kind="guess") for one in NUMBERS]
+    found = [entry(one.law, one.name, "any", one.middle, one.unit, 0.4, 0, START, kind="guess") for one in NUMBERS]
     return [*found, *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES)]
 
 
 def _neutral_shares() -> list[Constant]:
     """Return starting values of the prefill shares: one."""
-    start = "where the search starts"
     return [
-        entry("engine", name, scope, 1.0, "1", 0.3, 0, start, kind="guess")
+        entry("engine", name, scope, 1.0, "1", 0.3, 0, START, kind="guess")
         for name in SHARES
         for scope in ("any", "training")
     ]
