@@ -361,6 +361,8 @@ class _Company(NamedTuple):
 
         `prompts` are computed in a group's step with prompts; a user's answer takes `steps` steps [1].
         """
+        if np.all(self.groups <= 1.0):
+            return self.users, 1.0
         each = self.users / self.groups / prompts
         every = larger(steps, larger(each, NO_PROMPTS))
         stalled = batching.steps_with_prompts(every, each, self.groups)
