@@ -78,9 +78,11 @@ def scaled(machine_, what, factor):
 
 
 def served(machine_, model, strategy, engine=VLLM):
+    """Return TPOT and time per token of 64 users, and TTFT of one: more prompts of others meet where decoding takes less time."""
     load = Workload(input=1024, output=256, context=2048)
-    found = predict(model, strategy, engine, load, rates(machine_, engine, FIT), 64.0, kv_bytes=2.0, budget=8192.0)
-    return float(found.tpot.value), float(found.ttft.value), 1.0 / float(found.rate)
+    r = rates(machine_, engine, FIT)
+    found, alone = (predict(model, strategy, engine, load, r, n, kv_bytes=2.0, budget=8192.0) for n in (64.0, 1.0))
+    return float(found.tpot.value), float(alone.ttft.value), 1.0 / float(found.rate)
 
 
 def trained(machine_, model, layout):

@@ -10,8 +10,6 @@ References
 
 from __future__ import annotations
 
-from math import e
-
 import numpy as np
 
 from roofplan.laws import Number, larger, smaller, up, where
@@ -68,7 +66,7 @@ def prompts_of_a_step(ending: Number) -> Number:
     (1.582, 1.0)
     """
     some = larger(1.0 * ending, 1e-6)
-    return some / (1.0 - e**-some)
+    return some / (1.0 - np.e**-some)
 
 
 def steps_with_prompts(steps: Number, prompts: Number, groups: Number) -> Number:

@@ -65,6 +65,7 @@ class Operation(NamedTuple):
     text, numbers : formula, and its numbers by name, each a number or a pair (number, unit).
     role : relation to a matmul: ``cast`` of its inputs, ``unpack`` or ``norm`` of its weights, ``entering`` for a
         message that gathers its inputs, ``attention`` for attention's own matmuls, ``scan`` for a loop over a prompt's tokens.
+    width : width of an expert; of prompts' attention, the keys that a query sees on average [1].
     extra : one of `EXTRA_KERNELS` whose fitted kernels it launches besides `kernels`, empty for none.
     """
 

@@ -228,6 +228,7 @@ def _mixing(
             "prefill_attention",
             work,
             traffic,
+            width=pairs / length,
             kernels=2.0,
             text="2 x {pairs} pairs x {heads} heads x {widths}",
             numbers={"pairs": here, "heads": heads, "widths": key + value},

@@ -118,7 +118,18 @@ def launched(step: Term, tokens: Number, model: Model, strategy: Strategy, r: Ra
 
 
 def replayed(model: Model, strategy: Strategy, r: Rates) -> Number:
-    """Return the tokens of the largest step with prompts that captured graphs hold, attention aside; 0 for none [token]."""
+    """Return the tokens of the largest step with prompts that captured graphs hold, attention aside.
+
+    Parameters
+    ----------
+    model : whether its cache is latent counts.
+    strategy : degrees of parallelism.
+    r : rates of the machine under its engine.
+
+    Returns
+    -------
+    Tokens, 0 where prompts run from no graph [token].
+    """
     kernels = r.engine.kernels
     if r.machine.device.vendor not in kernels.prompt_graphs:
         return 0.0
@@ -128,7 +139,17 @@ def replayed(model: Model, strategy: Strategy, r: Rates) -> Number:
 
 
 def pieces(model: Model, strategy: Strategy) -> Number:
-    """Return the launches of a step whose graphs hold all but attention, on one pipeline stage [1]."""
+    """Return the launches of a step whose graphs hold all but attention, on one pipeline stage.
+
+    Parameters
+    ----------
+    model : its layers.
+    strategy : degrees of parallelism.
+
+    Returns
+    -------
+    Launches [1].
+    """
     return PIECES * len(model.decoder.layers) / strategy.pp
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from roofplan.laws import Number, larger, matmul, roofline, where
+from roofplan.laws import Number, attention, larger, matmul, roofline, where
 from roofplan.operations.table import HANDOVER, ROUTED_EXPERTS, Operation, element_bytes, format_entry
 from roofplan.records.terms import Numbers, Term
 from roofplan.timing.network import MESSAGES, Ranks, message_time
@@ -41,7 +41,7 @@ def operation_time(op: Operation, r: Rates) -> Number:
 def compute_rate(op: Operation, r: Rates) -> Number:
     """Return the achieved compute rate of an operation [FLOP/s]."""
     if op.kind == "prefill_attention":
-        return r.peak["bf16"] * r.attention_share
+        return r.peak["bf16"] * r.attention_share * attention.share_of_keys(op.width, r.attention_keys)
     if op.kind == "decode_attention":
         return r.compute["bf16"]
     if op.kind == "memory":
@@ -262,7 +262,17 @@ def kernels_of(op: Operation, r: Rates) -> float:
 
 
 def started_of(op: Operation, r: Rates) -> Number:
-    """Return how many kernels of an operation a host starts: a slow one that counts as several is one [1]."""
+    """Return how many kernels of an operation a host starts: a slow one that counts as several is one.
+
+    Parameters
+    ----------
+    op : kernel or message of one rank.
+    r : achieved rates of the machine under the software.
+
+    Returns
+    -------
+    Kernels [1].
+    """
     slow = r.extra_kernels[op.extra] * (1.0 - 1.0 / r.routed_kernels) if op.extra == ROUTED_EXPERTS else 0.0
     return kernels_of(op, r) - slow
 

@@ -144,6 +144,8 @@ class Rates:
     cache : last-level cache, 0 if unknown [B].
     bandwidth : achieved memory rate by kind of operation [B/s].
     vector : rates of GEMV kernels, None if the engine has none.
+    attention_share : share of the 16-bit peak that prompts' attention reaches over many keys [1].
+    attention_keys : keys whose time each query costs besides those that it sees [1].
     grouped : rate of grouped GEMMs relative to dense ones.
     casts : bytes moved to convert one matmul input, by target format [B].
     gap : time between kernels [s].
@@ -169,6 +171,7 @@ class Rates:
     bandwidth: dict[str, Number]
     vector: Vector | None
     attention_share: Number
+    attention_keys: Number
     grouped: Grouped
     casts: dict[str, float]
     gap: Number
@@ -221,6 +224,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     peak, compute, fallbacks, where_from = _compute_rates(machine, engine, fitted, fit)
     memory_share = fitted("matmul", "bandwidth")
     attention_share, decode_share = fitted("attention", "prefill"), fitted("attention", "decode_bandwidth")
+    keys = fitted("attention", "keys")
     experts_bandwidth, passes = fitted("experts", "bandwidth", engine_chain), fitted("memory", "bandwidth")
     grouped = tuple(fit.find("grouped", name, ["any"]) for name in ("most", "rows", "width"))
     own_experts = _expert_bandwidths(tuple(engine_chain), fit)
@@ -236,7 +240,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     wire, sheet = found.value, found.cited
     shares = {"bandwidth": memory_share, "attention": decode_share, "memory": passes, "experts": experts_bandwidth}
     where_from |= {name: (sheet, item) for name, item in (shares | own_experts).items()}
-    where_from |= {"prefill_attention": (attention_share,), "grouped": grouped, "gap": (gap,), "launch": (launch,)}
+    where_from |= {"prefill_attention": (attention_share, keys), "grouped": grouped, "gap": (gap,), "launch": (launch,)}
     where_from |= {"engine": (base, each), "front": (front, delay), **{name: (item,) for name, item in extra.items()}}
     where_from[ROUTED_EXPERTS] += (more,) if more is not AS_COUNTED else ()
     casts = {name: fitted("conversion", f"traffic.{CAST_AS.get(name, name)}") for name in compute if _cast_to(name)}
@@ -270,6 +274,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         },
         vector=_vector(engine, device, wire, fitted, where_from),
         attention_share=attention_share.value * _beside_tables(attention_share, peak, compute, fit),
+        attention_keys=keys.value,
         grouped=Grouped(_ridge(device, wire), *(item.value for item in grouped)),
         casts={name: item.value for name, item in casts.items()},
         gap=gap.value / reach.value,

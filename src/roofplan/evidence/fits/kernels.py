@@ -6,11 +6,22 @@ import csv
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import fmean
 
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.evidence.fits.fitting import LEAST_ROWS, Row, _affine_entries, _scoped, entry, merged, nearest, spread
+from roofplan.evidence.fits.fitting import (
+    LEAST_ROWS,
+    Row,
+    _affine_entries,
+    _scoped,
+    affine,
+    entry,
+    merged,
+    nearest,
+    spread,
+)
 from roofplan.laws import attention, matmul
 from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Constant, Fit
@@ -306,11 +317,12 @@ def fit_vector() -> list[Constant]:
 
 
 def fit_attention(rows: list[Row]) -> list[Constant]:
-    """Fit the share of bf16 peak of causal prefill attention, and the share of bandwidth of decode attention.
+    """Fit the share of bf16 peak of causal prefill attention over many keys, and the share of bandwidth of decode attention.
 
+    A query of a prompt costs as much as some more keys than it sees: as many as leave the rows nearest to the law.
     Decode rows whose KV cache is at most twice the last-level cache are left out, since they may exceed memory bandwidth.
     """
-    prefill: list[tuple[str, float, float]] = []
+    prefill: list[tuple[str, float, float, float]] = []
     decode: list[tuple[str, float, float]] = []
     for row in rows:
         device = catalogue.accelerator(row["device"])
@@ -324,7 +336,10 @@ def fit_attention(rows: list[Row]) -> list[Constant]:
                     float(row["head_dim"]),
                 )
             )
-            prefill.append((device.architecture, done / device.peak["bf16"].value, float(row["latency_us"]) * 1e-6))
+            keys = float(attention.prefill_pairs(tokens, 0.0)) / tokens
+            prefill.append(
+                (device.architecture, done / device.peak["bf16"].value, float(row["latency_us"]) * 1e-6, keys)
+            )
         if row["kernel"] == "attention_decode" and device.bandwidth:
             width = 1.0 if row["kv_dtype"] == "fp8" else 2.0
             moved = (
@@ -338,5 +353,21 @@ def fit_attention(rows: list[Row]) -> list[Constant]:
             ):
                 decode.append((device.architecture, ideal, time))
     source = "published attention kernels: aiconfigurator-core 0.12.0 (PyPI), InferSim"
-    shares = _affine_entries(prefill, 2e-5, "attention", "prefill", source)
-    return merged([*shares, *_affine_entries(decode, 5e-6, "attention", "decode_bandwidth", source)])
+
+    def over(half: float) -> list[tuple[str, float, float]]:
+        return [(one, ideal / attention.share_of_keys(keys, half), time) for one, ideal, time, keys in prefill]
+
+    half = min(KEYS, key=lambda half: _off(over(half)))
+    shares = _affine_entries(over(half), 2e-5, "attention", "prefill", source)
+    besides = entry("attention", "keys", "any", half, "1", _off(over(half)), len(prefill), source)
+    return merged([*shares, besides, *_affine_entries(decode, 5e-6, "attention", "decode_bandwidth", source)])
+
+
+KEYS = [float(one) for one in np.geomspace(16.0, 4096.0, 33)]
+"""Keys whose time a query may cost besides those that it sees [1]."""
+
+
+def _off(rows: list[tuple[str, float, float]]) -> float:
+    """Return the mean distance of an affine fit from its rows, in logarithms [1]."""
+    gap, found = affine(rows, 2e-5)
+    return fmean(abs(math.log((gap + ideal / found[one][0]) / time)) for one, ideal, time in rows)
