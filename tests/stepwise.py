@@ -8,17 +8,19 @@ from typing import NamedTuple
 
 from roofplan.serving.surface import Surface
 from roofplan.simulation.records import Requests, Scheduler, Times
-from roofplan.simulation.steps import least, shared_time, step_time
+from roofplan.simulation.steps import least, shared_time, step_time, turn
 
 
 class Part(NamedTuple):
-    """What an engine does in a step: who decodes, pieces of prompts, its time and tokens, and whether it took a cache."""
+    """What an engine does in a step: who decodes, pieces of prompts, its time and tokens, whether it took a cache, and the turn before it."""
 
     riding: list[Seat]
     pieces: list[tuple[Seat, int, int]]
     seconds: float
     tokens: float
     lost: bool
+    before: float = 0.0
+    busy: float = 0.0
 
 
 @dataclass
@@ -100,8 +102,11 @@ class Engine:
         riding = decoding if self.s.mixes or not pieces else []
         count = len(riding) + (self.idle_seats if riding else 0)
         context = self.context(riding)
-        seconds = step_time(self.t, count, context, [(new, past) for _, new, past in pieces])
-        return Part(riding, pieces, seconds, count * self.t.each + sum(new for _, new, _ in pieces), lost)
+        busy = len(decoding) + self.idle_seats if decoding else 0
+        before = turn(self.t, busy, self.context(decoding))
+        seconds = step_time(self.t, count, context, [(new, past) for _, new, past in pieces], before)
+        tokens = count * self.t.each + sum(new for _, new, _ in pieces)
+        return Part(riding, pieces, seconds, tokens, lost, before, busy * self.t.each)
 
     def apply(self, part: Part, seconds: float) -> None:
         riding, pieces, late = part.riding, part.pieces, 0.0
@@ -231,7 +236,8 @@ def serve_together(engines: list[Engine]) -> None:
                     one.now = max(now, due)
             continue
         mean = sum(part.tokens for part in parts) / len(engines)
-        hosts = [least(t, len(part.riding), len(part.pieces), part.tokens) for part in parts if part.pieces]
+        before = max(part.before for part in parts) + shared_time(t, sum(part.busy for part in parts) / len(engines))
+        hosts = [least(t, len(part.riding), len(part.pieces), part.tokens, before) for part in parts if part.pieces]
         seconds = max(max(part.seconds for part in parts) + shared_time(t, mean), *hosts, 0.0)
         for one, part in zip(engines, parts, strict=True):
             one.apply(part, seconds)

@@ -264,6 +264,7 @@ def clockwork(seats=1):
         launching=[0.0, 0.0, 0.0],
         hosting=0.0,
         replayed=0.0,
+        ahead=0.0,
     )
 
 

@@ -158,6 +158,7 @@ def pool_surface(request: PoolRequest, fit: Fit, layout: Layout, *, seats: int, 
         launching=np.zeros(3),
         hosting=0.0,
         replayed=0.0,
+        ahead=0.0,
     )
 
 

@@ -396,7 +396,8 @@ def _prompts(
         name, served.model, served.strategy, step, r, kv_bytes=served.kv_bytes, drafted=drafted, at_once=busy
     )
     tokens = chunk + beside * decoding.each
-    carrier = launched(_with_hop(prefill, _hop(served, tokens)), tokens, served.model, served.strategy, r)
+    whole_step = _with_hop(prefill, _hop(served, tokens))
+    carrier = launched(whole_step, tokens, served.model, served.strategy, r, before=stage.value)
     stages = served.stages
     if mixed:
         device, behind = carrier.value - stage.value, [carrier, stage]

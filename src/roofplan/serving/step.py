@@ -11,6 +11,7 @@ from roofplan.laws import Number, larger, smaller, where
 from roofplan.laws.collectives import gather_time
 from roofplan.operations import draft_operations, encoder_operations, head_operations, layer_operations, stage_contents
 from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step, format_entry
+from roofplan.records.engine import AHEAD, Engine, Software
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Numbers, Term, total
@@ -81,11 +82,11 @@ def step_term(
     return _grouped(name, timed, launches, counts, r)
 
 
-def launched(step: Term, tokens: Number, model: Model, strategy: Strategy, r: Rates) -> Term:
+def launched(step: Term, tokens: Number, model: Model, strategy: Strategy, r: Rates, *, before: Number = 0.0) -> Term:
     """Return a step with prompts, which takes at least as long as the host needs to start its kernels one by one.
 
     Captured graphs hold decode steps, and with some engines all but the attention of short prompts. Else the host starts each kernel, and
-    runs ahead of the device.
+    runs ahead of the device: where it schedules a step while the device computes the one before, from the start of that.
 
     Parameters
     ----------
@@ -94,6 +95,7 @@ def launched(step: Term, tokens: Number, model: Model, strategy: Strategy, r: Ra
     model : its layers.
     strategy : degrees of parallelism.
     r : achieved rates of the machine under the engine.
+    before : time of the step before it on the device [s].
 
     Returns
     -------
@@ -105,16 +107,31 @@ def launched(step: Term, tokens: Number, model: Model, strategy: Strategy, r: Ra
     slow = launches.numbers.get(ROUTED_EXPERTS, 0.0) * (1.0 - 1.0 / r.routed_kernels)
     kernels = launches.value / r.gap - slow
     kernels = where(tokens <= replayed(model, strategy, r), smaller(kernels, pieces(model, strategy)), kernels)
+    before = before * schedules_ahead(r.engine)
     wait = Term(
         "host launches",
-        beyond(kernels * r.launch, step.value),
+        beyond(kernels * r.launch, step.value + before),
         "s",
         law="roofline.kernel_time",
-        text="{kernels} kernels started by the host in {each} each, beyond the time of what they do",
-        numbers={"kernels": kernels, "each": (r.launch, "s")},
+        text="{kernels} kernels started by the host in {each} each, beyond the time of what they do and {before} of the step before",
+        numbers={"kernels": kernels, "each": (r.launch, "s"), "before": (before, "s")},
         sources=r.sources["launch"],
     )
     return total(step.name, [*step.parts, wait], "s") if np.any(wait.value > 0.0) else step
+
+
+def schedules_ahead(engine: Software) -> bool:
+    """Return whether an engine schedules and starts a step while the device computes the one before.
+
+    Parameters
+    ----------
+    engine : engine or training framework.
+
+    Returns
+    -------
+    Whether it does.
+    """
+    return isinstance(engine, Engine) and engine.runtime == AHEAD
 
 
 def replayed(model: Model, strategy: Strategy, r: Rates) -> Number:

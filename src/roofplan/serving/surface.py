@@ -19,7 +19,7 @@ from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.serving.prompts import stages_at_once, turns_of
-from roofplan.serving.step import beyond, pieces, replayed, stage_counts, step_operations
+from roofplan.serving.step import beyond, pieces, replayed, schedules_ahead, stage_counts, step_operations
 from roofplan.timing.kernels import kernels_of, operation_time, started_of
 from roofplan.timing.network import mean_hop
 from roofplan.timing.rates import Rates
@@ -68,6 +68,7 @@ class Surface(NamedTuple):
         captured graphs hold all but its attention; zeros where it does not count [s].
     hosting : the host's time for each sequence and piece of a step [s].
     replayed : tokens of the largest step with prompts that such graphs hold, 0 for none [token].
+    ahead : one where the host starts a step while the device computes the one before, else zero [1].
     """
 
     decodes: Values
@@ -93,6 +94,7 @@ class Surface(NamedTuple):
     launching: Values
     hosting: float
     replayed: float
+    ahead: float
 
 
 TOKENS, ROWS, STATES, READS, DECODE, PIECE, PROMPTS = "tokens", "rows", "states", "reads", "decode", "piece", "prompts"
@@ -366,6 +368,7 @@ def surface(
         launching=_launching(sums, most),
         hosting=float(r.step_each) / system.share,
         replayed=float(replayed(model, strategy, r)),
+        ahead=float(schedules_ahead(r.engine)),
     )
 
 

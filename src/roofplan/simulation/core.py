@@ -18,7 +18,7 @@ import numpy as np
 
 from roofplan.serving.surface import Surface, Values
 from roofplan.simulation.records import ALL, BITS, DONE, OUT, REQUEST, SENT, Requests, Scheduler, State, Times
-from roofplan.simulation.steps import least, others, piece_time, prompt_step, slope_at
+from roofplan.simulation.steps import least, others, piece_time, prompt_step, slope_at, turn
 
 
 def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: float) -> None:
@@ -54,7 +54,8 @@ def run(s: Scheduler, t: Surface, r: Requests, out: Times, state: State, until: 
         if count:
             riding = decoding if s.mixes else 0
             seconds += prompt_step(t, riding, context, count, tokens, again)
-            seconds = max(seconds, least(t, riding, count, tokens + riding * t.each / (t.lag + 1.0)))
+            whole = tokens + riding * t.each / (t.lag + 1.0)
+            seconds = max(seconds, least(t, riding, count, whole, turn(t, decoding, context)))
             if t.lag:
                 late = t.lag * seconds  # the stages that its prompts pass after this round
                 seconds += others(t, riding, context)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from roofplan.serving.surface import Surface
 from roofplan.simulation import core, records
 from roofplan.simulation.records import OUT, Requests, Scheduler, State, Times
-from roofplan.simulation.steps import least, prompt_step, shared_time, slope_at
+from roofplan.simulation.steps import least, prompt_step, shared_time, slope_at, turn
 
 
 class Member:
@@ -66,12 +66,14 @@ class Member:
         if count:
             riding = self.decoding if s.mixes else 0
             own += prompt_step(t, riding, self.context, count, tokens, again)
-            return Part(count, riding, tokens + riding * t.each, own, 0.0, 1, lost)
+            return Part(count, riding, tokens + riding * t.each, own, 0.0, 1, lost, self.decoding, self.context)
         if not self.decoding:
             return Part(0, 0, 0.0, 0.0, 0.0, 0, lost)
         one, growth, room = slope_at(t, self.decoding, self.context)
         m = core.alike(s, state, self.steps, self.free, self.decoding, 1 if lost else 0, room)
-        return Part(0, self.decoding, self.decoding * t.each, one, growth * s.grows, m, lost)
+        return Part(
+            0, self.decoding, self.decoding * t.each, one, growth * s.grows, m, lost, self.decoding, self.context
+        )
 
     def due(self, s: Scheduler, now: float) -> float:
         """Return when its next request comes, infinite where none gets a seat then [s]."""
@@ -113,6 +115,7 @@ class Part(NamedTuple):
     growth : by which its own part takes longer in each step of a row of decode steps [s].
     steps : such steps before something changes in it; 0 without work [1].
     lost : whether it took a request's cache.
+    decoding, context : sequences that decode, whether in this step or not, and their cached tokens [1, token].
     """
 
     pieces: int
@@ -122,6 +125,8 @@ class Part(NamedTuple):
     growth: float
     steps: int
     lost: bool
+    decoding: int = 0
+    context: float = 0.0
 
 
 def run(s: Scheduler, t: Surface, groups: Sequence[tuple[Requests, Times, State]], until: float) -> None:
@@ -150,7 +155,9 @@ def run(s: Scheduler, t: Surface, groups: Sequence[tuple[Requests, Times, State]
         slowest = max(working, key=lambda part: (part.own, part.growth))
         together = shared_time(t, sum(part.tokens for part in working) / len(members))
         if any(part.pieces for part in working):
-            launching = max(least(t, part.riding, part.pieces, part.tokens) for part in working if part.pieces)
+            before = max(turn(t, part.decoding, part.context) for part in working)
+            before += shared_time(t, sum(part.decoding for part in working) * t.each / len(members))
+            launching = max(least(t, part.riding, part.pieces, part.tokens, before) for part in working if part.pieces)
             m, seconds = 1, max(slowest.own + together, launching)
         else:
             m = min(*(part.steps for part in working), overtaken(working, slowest))

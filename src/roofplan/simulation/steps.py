@@ -10,7 +10,7 @@ from bisect import bisect_right
 from roofplan.serving.surface import Surface, Values
 
 
-def step_time(t: Surface, sequences: int, context: float, pieces: list[tuple[int, int]]) -> float:
+def step_time(t: Surface, sequences: int, context: float, pieces: list[tuple[int, int]], before: float = 0.0) -> float:
     """Return the time of one step.
 
     Parameters
@@ -19,6 +19,7 @@ def step_time(t: Surface, sequences: int, context: float, pieces: list[tuple[int
     sequences : decoding sequences [1].
     context : cached tokens of all of them [token].
     pieces : new and cached tokens of each piece of a prompt [token].
+    before : time of the step before one with prompts [s].
 
     Returns
     -------
@@ -29,17 +30,25 @@ def step_time(t: Surface, sequences: int, context: float, pieces: list[tuple[int
     new, again = (sum(numbers) for numbers in zip(*pieces, strict=True))
     each = [piece_time(t, *piece) for piece in pieces]
     seconds = prompt_step(t, sequences, context, len(pieces), new, again) + sum(each)
-    return others(t, sequences, context) + max(
-        seconds, least(t, sequences, len(pieces), new + sequences * t.each / (t.lag + 1.0))
-    )
+    whole = new + sequences * t.each / (t.lag + 1.0)
+    return others(t, sequences, context) + max(seconds, least(t, sequences, len(pieces), whole, before))
 
 
-def least(t: Surface, decoding: int, count: int, tokens: float) -> float:
-    """Return the least time of a step of some tokens with `count` pieces of prompts, in which the host starts its kernels [s]."""
+def least(t: Surface, decoding: int, count: int, tokens: float, before: float) -> float:
+    """Return the least time of a step of some tokens with `count` pieces of prompts, in which the host starts its kernels [s].
+
+    A host that is ahead has started with them when the device began with the step `before`, which takes some time [s].
+    """
     launching: float = t.launching[1] if decoding else t.launching[0]
     if tokens <= t.replayed:
         launching = t.launching[2]
-    return launching + (decoding + count) * t.hosting if launching else 0.0
+    return launching + (decoding + count) * t.hosting - t.ahead * before if launching else 0.0
+
+
+def turn(t: Surface, decoding: int, context: float) -> float:
+    """Return the time that a batch of sequences takes to decode once in its turn, 0 without any [s]."""
+    seconds: float = decode_step(t, decoding, context) / (t.lag + 1.0) if decoding else 0.0
+    return seconds
 
 
 def shared_time(t: Surface, tokens: float) -> float:
