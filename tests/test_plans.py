@@ -419,7 +419,7 @@ def test_documents_of_training_say_ties_and_standing(run_json):
 
 
 def test_explanations_merge_equal_rows_fold_small_ones_and_print_nothing_twice(run):
-    _, text, _ = run("serve", "deepseek-v3", "--on", "h200-sxm:8", "--explain")
+    _, text, _ = run("serve", "deepseek-v3", "--on", "h200-sxm:8", "--strategy", "tp=8", "--explain")
     assert "61 layers x max(read" in text  # those of dense and of sparse layers together
     assert "parts under 1%" in text
     assert "as in TPOT" in text

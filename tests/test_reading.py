@@ -545,6 +545,9 @@ def test_releases_that_schedule_ahead_are_planned_as_such():
     }
     for version, profile in releases.items():
         assert case_of({**SERVED, "engine_version": version}).engine.id == profile
+    numbered = {"0.4.1": "sglang-0.4.1", "0.4.6.post1": "sglang-0.4", "0.5.3rc0": "sglang-0.5", "0.5.9": "sglang-0.5"}
+    for version, profile in {**numbered, "0.5.10": "sglang-0.5.23", "0.5.18": "sglang-0.5.23"}.items():
+        assert case_of({**SERVED, "engine_name": "sglang", "engine_version": version}).engine.id == profile
     assert catalogue.engine("vllm-0.20").scopes == ("vllm-0.20", "ahead", "vllm", "any")
     assert catalogue.engine("vllm-0.11").scopes == ("vllm-0.11", "vllm", "python", "any")
 
@@ -1141,6 +1144,7 @@ def test_programs_that_time_one_request_decode_after_its_prompt():
 
 def test_no_engine_reaches_more_than_kernel_tables_show():
     assert all(0.0 < one.value <= 1.0 for one in FIT.constants if one.name == "reach")
+    assert all(one.value >= 1.0 for one in FIT.constants if one.name == "routed_kernels")
 
 
 @pytest.mark.parametrize("said", ["cpu", "optimizer->NVMe"])

@@ -18,7 +18,7 @@ from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.hf.find import read_model
 from roofplan.laws import batching, collectives
 from roofplan.operations import head_format
-from roofplan.operations.table import Split, Step, element_bytes
+from roofplan.operations.table import Operation, Split, Step, element_bytes
 from roofplan.records.strategy import Strategy
 from roofplan.records.ties import TIE
 from roofplan.records.workload import Constraints, Workload
@@ -42,8 +42,9 @@ from roofplan.serving import (
 )
 from roofplan.serving.certainty import system_of
 from roofplan.serving.request import pins
-from roofplan.serving.step import PIECES, engine_term, launched, replayed, step_term
+from roofplan.serving.step import PIECES, engine_term, launched, replayed, step_operations, step_term
 from roofplan.timing.figures import THROUGHPUT, TIME_PER_TOKEN
+from roofplan.timing.kernels import compute_rate, kernels_of, started_of
 from roofplan.timing.network import Ranks, all_reduce
 from roofplan.timing.power import power_limits
 from roofplan.timing.rates import rates, scopes_by_vendor
@@ -1441,6 +1442,49 @@ def test_engines_reach_less_on_devices_that_their_constants_do_not_know():
         moved = FIT.with_([replace(one, value=0.1) for one in FIT.constants if one.name == "reach"])
         assert rates(machine(device)[0], engine, moved).bandwidth == here.bandwidth
     assert start.value < 1.0
+
+
+def test_grouped_products_that_nobody_tuned_for_a_device_count_several_times():
+    """They take that much longer; a host starts them once."""
+    more = FIT.find("engine", "routed_kernels", ["AMD"])
+    assert more.value > 1.0
+    even = FIT.with_([replace(one, value=1.0) for one in FIT.constants if one.name == "routed_kernels"])
+    routed = Operation("experts", "experts", 1.0, 1.0, extra="routed experts")
+    dense = Operation("o", "matmul", 1.0, 1.0)
+    for device, factor in (("mi300x", more.value), ("h100-sxm", 1.0)):
+        here, plain = (rates(machine(device)[0], VLLM, fit) for fit in (FIT, even))
+        extra = plain.extra_kernels["routed experts"]
+        assert here.extra_kernels["routed experts"] == pytest.approx(factor * extra)
+        assert kernels_of(routed, here) - kernels_of(routed, plain) == pytest.approx((factor - 1.0) * extra)
+        assert started_of(routed, here) == pytest.approx(started_of(routed, plain)) == kernels_of(routed, plain)
+        assert started_of(dense, here) == kernels_of(dense, here)
+        assert (more in here.sources["routed experts"]) == (factor > 1.0)
+
+
+def test_attention_gains_on_its_peak_with_the_keys_that_a_query_sees():
+    r = rates(machine("h100-sxm")[0], VLLM, FIT)
+    short, middle, long = (
+        float(compute_rate(prompt_attention(LLAMA, tokens, past), r)) / r.peak["bf16"]
+        for tokens, past in ((512.0, 0.0), (512.0, 4096.0), (65536.0, 0.0))
+    )
+    assert short < 0.5 * middle < 0.5 * long < 0.5 * r.attention_share
+    half = prompt_attention(LLAMA, 2.0 * r.attention_keys - 1.0, 0.0)
+    assert float(compute_rate(half, r)) == pytest.approx(0.5 * r.peak["bf16"] * r.attention_share)
+
+
+def prompt_attention(model, tokens, past):
+    """Return the attention of a prompt in the first layer of a model."""
+    step = Step(new=tokens, past=past, requests=1.0)
+    tables = step_operations(model, Strategy(), step, rates(machine("h100-sxm")[0], VLLM, FIT), kv_bytes=2.0, drafted=0)
+    return next(op for op in tables[0] if op.kind == "prefill_attention")
+
+
+def test_attention_reaches_more_where_products_do():
+    """An RTX 4090 is not held to the power limit of the L40S whose attention was timed; both have the same silicon."""
+    home, card = (rates(machine(name)[0], unhosted(VLLM), FIT) for name in ("l40s", "rtx-4090"))
+    reached = [r.compute["bf16"] / r.peak["bf16"] for r in (home, card)]
+    assert reached[1] > 1.3 * reached[0]
+    assert card.attention_share / home.attention_share == pytest.approx(reached[1] / reached[0])
 
 
 @pytest.mark.parametrize("engine", ["vllm-0.33", "sglang-0.5.23"])

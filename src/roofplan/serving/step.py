@@ -113,7 +113,8 @@ def launched(step: Term, tokens: Number, model: Model, strategy: Strategy, r: Ra
         beyond(kernels * r.launch, step.value + before),
         "s",
         law="roofline.kernel_time",
-        text="{kernels} kernels started by the host in {each} each, beyond the time of what they do and {before} of the step before",
+        text="{kernels} kernels started by the host in {each} each, beyond the time of what they do"
+        + (" and the {before} of the step before" if np.any(before > 0.0) else ""),
         numbers={"kernels": kernels, "each": (r.launch, "s"), "before": (before, "s")},
         sources=r.sources["launch"],
     )
