@@ -65,13 +65,16 @@ def fit_reach(fit: Fit) -> list[Constant]:
     gone = NOT_FOR_FITTING | fit.excluded
     cases = (case for case in clean_cases() if not at_home(case.engine, case.machine.device))
     found = [row for case in cases if gone.isdisjoint(case.origin.names) and (row := _abroad(case, fit)) is not None]
+    if not found:
+        why = "no run on such a device"
+        return [entry("engine", name, "any", 1.0, "1", SPREAD, 0, why, kind="guess") for name in (REACH, ROUTED)]
     numbers = {row.pair: (REACH, row.vendor, row.pair) for row in found}
     numbers |= {_routed(row.vendor): (ROUTED_EXPERTS, _routed(row.vendor)) for row in found}
     priors = {one: MORE if ROUTED_EXPERTS in one else LESS for effects in numbers.values() for one in effects}
     rows_of = Counter(row.publisher for row in found)
     weight = np.array([1.0 / rows_of[row.publisher] for row in found])
     block = Block(numbers=numbers, errors=lambda p: np.array([row.log_error(p) for row in found]), weight=weight)
-    best = hierarchy.fit([block] if found else [], priors)
+    best = hierarchy.fit([block], priors)
     off = {row: abs(row.log_error({name: best.number(effects) for name, effects in numbers.items()})) for row in found}
 
     def constant(name: str, scope: str, value: float, rows: list[Abroad]) -> Constant:
