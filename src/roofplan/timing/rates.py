@@ -240,18 +240,13 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     wire, sheet = found.value, found.cited
     shares = {"bandwidth": memory_share, "attention": decode_share, "memory": passes, "experts": experts_bandwidth}
     where_from |= {name: (sheet, item) for name, item in (shares | own_experts).items()}
+    read_as = READ_AS | {name: name for name in own_experts}
     where_from |= {"prefill_attention": (attention_share, keys), "grouped": grouped, "gap": (gap,), "launch": (launch,)}
     where_from |= {"engine": (base, each), "front": (front, delay), **{name: (item,) for name, item in extra.items()}}
     where_from[ROUTED_EXPERTS] += (more,) if more is not AS_COUNTED else ()
     casts = {name: fitted("conversion", f"traffic.{CAST_AS.get(name, name)}") for name in compute if _cast_to(name)}
     where_from["casts"] = tuple(casts.values())
-    kernels, blocks = (
-        fitted("engine", name, scopes_by_vendor(engine, device)) for name in ("compute_share", "block_share")
-    )
-    for name in compute:
-        share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
-        compute[name] *= share.value
-        where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], share)
+    _as_engine_multiplies(engine, device, peak, compute, fitted, where_from)
     reach = _reach(engine, device, compute, where_from, fit)
     attained = wire * reach.value
     vector_peak = _vector_peak(device, fitted, where_from)
@@ -264,14 +259,7 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         vector_peak=vector_peak,
         scan=_scan(engine, vector_peak, fitted, where_from),
         cache=device.value("cache") or 0.0,
-        bandwidth={
-            "matmul": attained * memory_share.value,
-            "decode_attention": attained * decode_share.value,
-            "prefill_attention": attained * memory_share.value,
-            "experts": attained * experts_bandwidth.value,
-            "memory": attained * passes.value,
-            **{name: attained * item.value for name, item in own_experts.items()},
-        },
+        bandwidth={kind: attained * (shares | own_experts)[name].value for kind, name in read_as.items()},
         vector=_vector(engine, device, wire, fitted, where_from),
         attention_share=attention_share.value * _beside_tables(attention_share, peak, compute, fit),
         attention_keys=keys.value,
@@ -292,6 +280,34 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         fallbacks=fallbacks,
         fit=fit,
     )
+
+
+def _as_engine_multiplies(
+    engine: Software,
+    device: Accelerator,
+    peak: dict[str, float],
+    compute: dict[str, float],
+    fitted: Callable[..., Constant],
+    where_from: dict[str, tuple[Cited, ...]],
+) -> None:
+    """Multiply the rates of compute by the shares that an engine's products reach, and name those among the sources."""
+    kernels, blocks = (
+        fitted("engine", name, scopes_by_vendor(engine, device)) for name in ("compute_share", "block_share")
+    )
+    for name in compute:
+        share = blocks if name == "gguf" and peak[name] != peak["fp16"] else kernels
+        compute[name] *= share.value
+        where_from[f"compute.{name}"] = (*where_from[f"compute.{name}"], share)
+
+
+READ_AS = {
+    "matmul": "bandwidth",
+    "decode_attention": "attention",
+    "prefill_attention": "bandwidth",
+    "experts": "experts",
+    "memory": "memory",
+}
+"""Kind of operation -> the share of the wire rate at which it reads."""
 
 
 def _beside_tables(share: Constant, peak: dict[str, float], compute: dict[str, float], fit: Fit) -> float:
