@@ -68,7 +68,7 @@ def fit_reach(fit: Fit) -> list[Constant]:
     if not found:
         why = "no run on such a device"
         return [entry("engine", name, "any", 1.0, "1", SPREAD, 0, why, kind="guess") for name in (REACH, ROUTED)]
-    numbers = {row.pair: (REACH, row.vendor, row.pair) for row in found}
+    numbers: dict[str, tuple[str, ...]] = {row.pair: (REACH, row.vendor, row.pair) for row in found}
     numbers |= {_routed(row.vendor): (ROUTED_EXPERTS, _routed(row.vendor)) for row in found}
     priors = {one: MORE if ROUTED_EXPERTS in one else LESS for effects in numbers.values() for one in effects}
     rows_of = Counter(row.publisher for row in found)
