@@ -7,8 +7,9 @@ import pytest
 
 from roofplan import catalogue, money
 from roofplan.api import plan_serving
-from roofplan.catalogue.machines import machine, resized, with_all_ports
+from roofplan.catalogue.machines import accelerator, machine, resized, with_all_ports
 from roofplan.errors import InputError, UnknownName
+from roofplan.hf.find import read_model
 from roofplan.operations.table import element_bytes
 
 KINDS = {"datasheet", "measured", "derived", "estimate", "quote", "documented", "list", "street"}
@@ -290,3 +291,51 @@ def test_a_server_holds_no_more_than_it_has():
     assert machine("dgx-h100:2x4")[0].count == 8
     with pytest.raises(InputError, match=r"a gh200-quad holds 4 gh200-96; write gh200-quad:4"):
         machine("gh200-quad:2x8")
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm-80"),
+        ("NVIDIA A100-PCIE-40GB", "a100-pcie-40"),
+        ("Tesla V100-SXM2-16GB", "v100-sxm2-16"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "rtx-4090-laptop"),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"),
+        ("AMD Instinct MI300X OAM", "mi300x"),
+        ("Radeon RX 7900 XTX", "rx-7900xtx"),
+        ("M3 Max", "apple-m3-max"),
+        ("TPU v5e", "tpu-v5e"),
+    ],
+)
+def test_devices_are_found_by_the_names_that_drivers_and_shops_give_them(name, device):
+    assert catalogue.find("accelerators", name, "--on") == device
+    assert [one.device.id for one in machine(f"{name}:1")] == [device]
+
+
+def test_servers_are_found_by_their_makers_names():
+    assert [(one.device.id, one.per_host) for one in machine("NVIDIA DGX H100")] == [("h100-sxm", 8)]
+    with pytest.raises(InputError, match="DGX H100 is a server"):
+        accelerator("DGX H100", "--device")
+
+
+def test_names_that_two_devices_share_mean_neither():
+    """The words of `V100 SXM 32GB` are those of the SXM2 and the SXM3 card."""
+    assert catalogue.spelt("accelerators", "Tesla V100-SXM-32GB") is None
+    assert catalogue.spelt("accelerators", "RTX 4090 Max") is None
+    assert catalogue.spelt("accelerators", "x" * 10_000) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("Llama 3.1 8B", "llama-3.1-8b"), ("llama3.1:8b", "llama-3.1-8b"), ("DeepSeek R1", "deepseek-r1")],
+)
+def test_models_are_found_in_any_spelling(name, model):
+    assert read_model(name).id == model
+
+
+@pytest.mark.parametrize("name", ["Llama 3.1 8B GPTQ", "Llama 3.1 8B 0101", "Llama 3.1 8B mini", "someone/Llama 3.1 8B"])
+def test_another_format_date_or_maker_is_another_model(name):
+    with pytest.raises(UnknownName):
+        read_model(name)

@@ -11,6 +11,7 @@ import roofplan as rp
 from roofplan import api, catalogue
 from roofplan import evidence as roofplan_evidence
 from roofplan.catalogue.machines import machine
+from roofplan.catalogue.spellings import bare, named
 from roofplan.errors import InputError
 from roofplan.evidence.alternatives import alternatives
 from roofplan.evidence.engines import engine_of
@@ -18,7 +19,7 @@ from roofplan.evidence.fits.engines import usable
 from roofplan.evidence.fits.left_out import fit_without
 from roofplan.evidence.frameworks import framework_of
 from roofplan.evidence.inference import case_of, inference_case, known_cases
-from roofplan.evidence.models import bare, experts_of, model_of, named, off_size, stated_size
+from roofplan.evidence.models import experts_of, model_of, off_size, stated_size
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_figures, training_outcomes, validated
 from roofplan.evidence.rows import EITHER, READ, Assumed, Skipped, read
 from roofplan.evidence.training import _zero, machine_of, training_case

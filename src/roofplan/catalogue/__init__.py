@@ -28,6 +28,7 @@ from roofplan.catalogue.names import hyphened as hyphened
 from roofplan.catalogue.names import index as index
 from roofplan.catalogue.names import misspelt as misspelt
 from roofplan.catalogue.names import months as months
+from roofplan.catalogue.names import spelt as spelt
 from roofplan.catalogue.names import stand_in as stand_in
 from roofplan.catalogue.names import undescribed as undescribed
 from roofplan.errors import UnknownName as UnknownName

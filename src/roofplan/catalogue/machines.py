@@ -89,9 +89,9 @@ def accelerator(name: str, argument: str) -> Accelerator:
     InputError : a server's name, an invalid file, or a file with an unknown architecture or an id of the catalogue.
     """
     if not name.endswith(".toml"):
-        boxes = catalogue.aliases("servers")
-        if name.lower() in boxes and name.lower() not in catalogue.aliases("accelerators"):
-            inside = catalogue.server(boxes[name.lower()]).accelerator
+        boxed = None if catalogue.spelt("accelerators", name) else catalogue.spelt("servers", name)
+        if boxed is not None:
+            inside = catalogue.server(boxed).accelerator
             raise InputError(
                 f"{argument}: {name} is a server; its device is {inside}",
                 argument=argument,
@@ -137,9 +137,9 @@ def device_or_server(name: str, argument: str) -> tuple[Accelerator, Server | No
     if name.endswith(".toml"):
         return accelerator(name, argument), None
     lowered = name.lower()
-    known = catalogue.aliases("servers") if lowered not in catalogue.ids("accelerators") else {}
-    if lowered in known and lowered not in catalogue.aliases("accelerators"):
-        server = catalogue.server(known[lowered])
+    boxed = None if catalogue.spelt("accelerators", name) else catalogue.spelt("servers", name)
+    if boxed is not None:
+        server = catalogue.server(boxed)
         return catalogue.accelerator(server.accelerator), server
     try:
         return catalogue.accelerator(catalogue.find("accelerators", name, argument)), None

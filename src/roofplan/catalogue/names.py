@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -46,6 +47,89 @@ LONGEST_NAME = 100
 """Characters of a name that are looked up and repeated in a message [1]."""
 
 
+MAKERS = frozenset(
+    [
+        "nvidia",
+        "amd",
+        "intel",
+        "apple",
+        "google",
+        "huawei",
+        "aws",
+        "amazon",
+        "geforce",
+        "radeon",
+        "tesla",
+        "instinct",
+        "gpu",
+        "oam",
+        "generation",
+        "edition",
+        "blackwell",
+    ]
+)
+"""Words of a device's full name that tell no two devices apart."""
+
+MEMORY_KINDS = re.compile(r"(?<![a-z])(?:hbm[23]e?|gddr[567]x?)(?![a-z0-9])|(?<=sxm)[2-5]")
+"""What may be missing from the id of a device: its kind of memory and the number of its socket."""
+
+HARDWARE = ("accelerators", "servers")
+"""Kinds whose names people paste from drivers and shops, such as ``NVIDIA A100-SXM4-80GB``."""
+
+
+def loose(name: str, *, brief: bool = False) -> tuple[str, ...]:
+    """Return the words and numbers of a device's name in alphabetical order, without its maker's name and the unit of its memory.
+
+    Parameters
+    ----------
+    name : name of a device or a server in any spelling.
+    brief : whether to drop the kind of memory and the number of the socket too.
+
+    Returns
+    -------
+    What two names have in common if they mean the same device.
+
+    Examples
+    --------
+    >>> loose("NVIDIA GeForce RTX 4070 Ti SUPER") == loose("rtx-4070-ti-super")
+    True
+    >>> loose("NVIDIA H100 80GB HBM3", brief=True)
+    ('100', '80', 'h')
+    """
+    lowered = re.sub(r"(?<=\d)\s*gi?b\b", "", name.lower())
+    lowered = MEMORY_KINDS.sub("", lowered) if brief else lowered
+    words = (word for word in re.split(r"[^a-z0-9]+", lowered) if word not in MAKERS)
+    return tuple(sorted(part for word in words for part in re.findall(r"[a-z]+|\d+", word)))
+
+
+@lru_cache(maxsize=4)
+def _loosely(kind: str, *, brief: bool) -> dict[tuple[str, ...], str]:
+    """Return the ids of a kind by the loose form of their names; forms that two ids share are left out."""
+    found: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for name, one in aliases(kind).items():
+        found[loose(name, brief=brief)].add(one)
+    return {form: next(iter(ones)) for form, ones in found.items() if len(ones) == 1}
+
+
+def spelt(kind: str, name: str) -> str | None:
+    """Return the device or server that a name means, None where it means none or several.
+
+    Parameters
+    ----------
+    kind : ``accelerators`` or ``servers``.
+    name : id or alias, else a name as a driver or a shop writes it.
+
+    Returns
+    -------
+    Its id.
+    """
+    if len(name) > LONGEST_NAME:
+        return None
+    known = aliases(kind).get(name.lower())
+    forms = ((loose(name, brief=brief), brief) for brief in (False, True))
+    return known or next((one for form, brief in forms if (one := _loosely(kind, brief=brief).get(form))), None)
+
+
 def find(kind: str, name: str, argument: str) -> str:
     """Return the id that a name means.
 
@@ -69,6 +153,8 @@ def find(kind: str, name: str, argument: str) -> str:
     known = aliases(kind)
     if wanted in known:
         return known[wanted]
+    if kind in HARDWARE and (one := spelt(kind, name)) is not None:
+        return one
     other = stand_in(kind, wanted)
     if other is not None:
         return other.id

@@ -100,8 +100,11 @@ def _versions(name: str) -> list[Engine]:
 
 
 def _parts(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version."""
-    return tuple(int(part) for part in version.lstrip("vb").split(".") if part.isdigit())
+    """Return the numbers of a version, zeros at its end aside: 1 and 1.0 are the same."""
+    parts = [int(part) for part in version.lstrip("vb").split(".") if part.isdigit()]
+    while parts and not parts[-1]:
+        parts.pop()
+    return tuple(parts)
 
 
 MONTH = re.compile(r"\d{4}-\d{2}")

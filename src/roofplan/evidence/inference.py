@@ -11,10 +11,11 @@ from typing import Literal
 
 from roofplan import catalogue, hf
 from roofplan.catalogue.machines import machine
+from roofplan.catalogue.spellings import named
 from roofplan.errors import RoofplanError
 from roofplan.evidence.benchmarks import mlperf
 from roofplan.evidence.engines import engine_of, launched
-from roofplan.evidence.models import device_of, from_file, is_path, named
+from roofplan.evidence.models import device_of, from_file, is_path
 from roofplan.evidence.rows import Assumed, Row, Skipped, against, checked, flags, number
 from roofplan.evidence.settings import with_launch_settings
 from roofplan.evidence.statistic import PERCENTILE, Statistic, statistic
@@ -90,9 +91,6 @@ ROUNDS = 10.0
 LARGEST_QUEUE = 12.0
 """Requests over batch slots above which ramp-up and tail of a queue are neglected and it is in steady state [1]."""
 
-
-OF_EQUAL_LENGTH = frozenset({"vllm"})
-"""Engines whose own benchmark client sends random requests of equal length unless told otherwise (vllm bench serve, --random-range-ratio)."""
 
 FIXED = "fixed"
 """Cell of the column ``lengths`` of a run whose requests are all alike."""
@@ -274,8 +272,8 @@ def case_of(row: Row) -> InferenceCase:
     alike = row.get("lengths") == FIXED
     several = regime == "closed loop" and (number(row, "client_concurrency") or 1.0) > 1.0
     if several and not alike and "len_distribution" not in flags(row):
-        own_client = engine.name in OF_EQUAL_LENGTH and not engine.stands_for
-        alike = own_client and _whole_lengths(row)
+        spread = engine.bench.get("length_spread")
+        alike = spread is not None and not spread.value and not engine.stands_for and _whole_lengths(row)
         how = f"all alike, as {engine.name}'s own client sends them" if alike else "within a fifth of their means"
         assumed.add(f"lengths: {how}", LENGTHS)
     said = row.get("percentile", "")

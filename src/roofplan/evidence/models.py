@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from roofplan import catalogue, hf
+from roofplan.catalogue.spellings import bare, named, plain
 from roofplan.errors import RoofplanError, nearest
 from roofplan.evidence.rows import EXPERTS_TOGETHER, Assumed, Row, Skipped, number
 from roofplan.records.model import Attention, Layer, Mixture, Model
@@ -21,89 +21,6 @@ from roofplan.timing.figures import flat
 Config = dict[str, Any]
 """What a config.json holds."""
 
-TUNED = frozenset({"hf", "base", "it", "chat", "instruct", "pt", "lora", "sft"})
-"""Words of a name that do not change dimensions: tuning and packaging of a checkpoint."""
-
-ASIDE = TUNED | {"tokendrop", "dropless", "w", "o", "with", "without", "mtp", "megatron", "layer", "layers", "cut"}
-"""Words in brackets that describe the run, not the model."""
-
-FORMAT = re.compile(r"^(bf16|fp16|fp8|fp4|nvfp4|mxfp4|awq|gptq|gguf|int4|int8|w4a16|w8a8)$")
-DATE = re.compile(r"^(\d{4}|\d{6}|\d{8})$")
-
-
-def plain(name: str) -> str:
-    """Return a name without its organisation prefix, and without words in brackets that do not describe the model.
-
-    >>> plain("DeepSeekV3 (w/o MTP)"), plain("Llama 3 (70B)"), plain("meta-llama/Llama-3.1-8B")
-    ('DeepSeekV3', 'Llama 3 70B', 'Llama-3.1-8B')
-    """
-
-    def kept(match: re.Match[str]) -> str:
-        words = re.findall(r"[a-z]+", match[1].lower())
-        return " " if set(words) <= ASIDE else f" {match[1]}"
-
-    return re.sub(r"\s+", " ", re.sub(r"\(([^)]*)\)", kept, name).rsplit("/", 1)[-1]).strip()
-
-
-def spelling(name: str) -> str:
-    """Return a name without case, spaces, hyphens and underscores; digits that these separate stay separate.
-
-    >>> spelling("Llama-3.1_405B"), spelling("LLAMA3.1_405B"), spelling("gemma-2-2b")
-    ('llama3.1|405b', 'llama3.1|405b', 'gemma2|2b')
-    """
-    words = re.split(r"[\s_-]+", plain(name).lower())
-    return re.sub(r"(?<=\d)\x00(?=\d)", "|", "\x00".join(words)).replace("\x00", "")
-
-
-def bare(name: str) -> tuple[str, frozenset[str]]:
-    """Return a name without trailing words for tuning, date and format, and the dates among them; all other words stay.
-
-    >>> bare("Qwen3-235B-A22B-Instruct-2507-FP8")
-    ('Qwen3-235B-A22B', frozenset({'2507'}))
-    >>> bare("DeepSeek-R1-Distill-8B")
-    ('DeepSeek-R1-Distill-8B', frozenset())
-    """
-    rest, dates = plain(name), set()
-    while match := re.search(r"^(.+?)[\s_-]+([^\s_-]+)$", rest):
-        last = match[2].lower()
-        if DATE.match(last):
-            dates.add(last)
-        elif last not in TUNED and not FORMAT.match(last):
-            break
-        rest = match[1].rstrip(" _-")
-    return rest, frozenset(dates)
-
-
-@lru_cache(maxsize=1)
-def _spellings() -> tuple[Mapping[str, str], Mapping[str, frozenset[str]]]:
-    """Return model ids by the spelling of their names, full names taking precedence over shortened ones, and dates by id."""
-    known = catalogue.aliases("models")
-    found: dict[str, str] = {}
-    dates: dict[str, frozenset[str]] = {}
-    for name, identity in known.items():
-        found.setdefault(spelling(name), identity)
-    for name, identity in known.items():
-        rest, own = bare(name)
-        dates[identity] = dates.get(identity, frozenset()) | own
-        if bare(identity)[0] == identity:
-            found.setdefault(spelling(rest), identity)
-    return found, dates
-
-
-def named(name: str) -> str | None:
-    """Return the id of the model that a name means, None where there is none; a name with another date is another model.
-
-    >>> named("Llama 2 7 B"), named("Qwen3_30B_a3B (tokendrop)"), named("Llama 2 7B mini")
-    ('llama-2-7b', 'qwen3-30b-a3b', None)
-    """
-    known, dates = _spellings()
-    whole = known.get(spelling(name))
-    if whole is not None:
-        return whole
-    rest, own = bare(name)
-    found = known.get(spelling(rest))
-    return found if found is None or not own or not dates[found] or own <= dates[found] else None
-
 
 def device_of(row: Row) -> str:
     """Return the id of a row's device, in any spelling, or the path of its file.
@@ -113,25 +30,15 @@ def device_of(row: Row) -> str:
     Skipped : the catalogue has none of that name.
     """
     name = row["accel_norm"].removeprefix("other:").strip()
-    known = catalogue.aliases("accelerators")
     if name.endswith(".toml"):
         return name
-    found = next((known[one] for one in _spelt(name.lower()) if one in known), None)
+    sizeless = re.sub(r"[\s_-]*\b\d+\s*gi?b\b", "", name.lower())
+    found = catalogue.spelt("accelerators", name) or catalogue.spelt("accelerators", sizeless)
     if found is not None:
         return found
-    near = nearest(name.lower()[: catalogue.LONGEST_NAME], known)
+    near = nearest(name.lower()[: catalogue.LONGEST_NAME], catalogue.aliases("accelerators"))
     hint = f"; nearest: {', '.join(near)}" if near else ""
     raise Skipped(f"accel_norm: device {name or 'not stated'} is not in the catalogue{hint}")
-
-
-def _spelt(name: str) -> Iterator[str]:
-    """Yield a device's name in the spellings that tools print, from the fullest to the shortest: without maker, kind of memory, capacity."""
-    yield name
-    short = re.sub(r"[\s_]+", "-", name)
-    short = re.sub(r"^((nvidia|amd|intel|google|geforce|tesla|instinct|radeon)-)+", "", short)
-    yield short
-    short = re.sub(r"-hbm\d?e?$", "", short)
-    yield from (short, re.sub(r"gb$", "", short), re.sub(r"-\d+gb$", "", short))
 
 
 def is_path(name: str) -> bool:

@@ -70,7 +70,9 @@ def _with_benchmark_settings(case: InferenceCase) -> InferenceCase:
     a larger share of memory than the engine does.
     """
     rule = case.engine.bench
-    if not rule or any(case.row.get(column) for column in ("memory_fraction", "max_num_batched_tokens")):
+    if "token_step" not in rule or any(
+        case.row.get(column) for column in ("memory_fraction", "max_num_batched_tokens")
+    ):
         return case
     notes: list[str] = []
     if "window" in rule and not rule["window"].value and (whole := unwindowed(case.model)) != case.model:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from roofplan import catalogue, hf
+from roofplan.catalogue.spellings import named
 from roofplan.errors import ConfigError, InputError, UnknownName, nearest
 from roofplan.inputs import STDIN
 from roofplan.records.model import Model
@@ -52,6 +53,13 @@ def read_model(name: str) -> Model:
     cached = _from_hub_cache(name)
     if cached is not None:
         return hf.from_text(cached.read_bytes(), name)
+    meant = (
+        named(name.replace(":", " "), as_stored=True)
+        if "/" not in name and len(name) <= catalogue.LONGEST_NAME
+        else None
+    )
+    if meant is not None:
+        return hf.of_catalogue(meant)
     near = nearest(name[: catalogue.LONGEST_NAME], catalogue.ids("models"))
     hint = f" Nearest: {', '.join(near)}." if near else ""
     other = (

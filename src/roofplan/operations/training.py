@@ -113,6 +113,9 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
     return table
 
 
+ROUTER_TRAFFIC = 24.0
+"""Traffic of a router's score of an expert: six passes over its four bytes for softmax, top-k and bookkeeping, an estimate [B]."""
+
 WEIGHT_NORM_PASSES = 5.0
 """Memory passes over a 16-bit weight for its DoRA norm: read weight and update, write the update, write and read their
 sum (arXiv 2402.09353, section 4.3, which detaches the norm from the gradient, as PEFT does) [1]."""
@@ -329,7 +332,7 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             "routing, sorting and summing",
             "memory",
             0.0,
-            visits * hidden * ACTIVATION_BYTES * ROUTING_PASSES + mine * moe.experts * 4.0 * 6.0,
+            visits * hidden * ACTIVATION_BYTES * ROUTING_PASSES + mine * moe.experts * ROUTER_TRAFFIC,
             kernels=12.0,
             text="{passes} passes over {visits} visits x {hidden} x 2 B",
             numbers={"passes": ROUTING_PASSES, "visits": visits, "hidden": hidden},

@@ -15,6 +15,7 @@ from roofplan.serving.ledger import needed
 from roofplan.serving.order import objective, ordered
 from roofplan.serving.plan import Improvement, Plan, Request, Result, Standing, Tally
 from roofplan.serving.settings import names_of
+from roofplan.serving.space import at_precision, narrower, refuses_format
 
 
 def standing(plan: Plan, asked: Request, fit: Fit) -> Standing | None:
@@ -141,11 +142,11 @@ def changes(plan: Plan, asked: Request) -> Iterator[tuple[str, str, Request]]:
             replace(asked, workload=replace(asked.workload, prefix_hit=PREFIX_HIT)),
         )
     stored = plan.model.quantization.format if plan.model.quantization else plan.model.dtype
-    native = "fp8" in plan.machine.device.peak
-    for precision in ("fp8", "awq") if native else ("awq",):
-        if element_bytes(precision) < 0.9 * element_bytes(stored):
+    for precision in narrower(plan.machine):
+        read = not refuses_format(at_precision(asked.model, precision), plan.engine, plan.machine)
+        if read and element_bytes(precision) < 0.9 * element_bytes(stored):
             yield "--precision", precision, replace(asked, precisions=(precision,))
-    if element_bytes(plan.kv_precision) > 1.5 and native:
+    if element_bytes(plan.kv_precision) > 1.5 and "fp8" in plan.machine.device.peak:
         yield "--kv-precision", "fp8", replace(asked, kv_precisions=("fp8",))
     known = {flag: name for name, flag in names_of(plan.engine).items()}
     if "batched_tokens" in known and "batched_tokens" not in asked.settings:

@@ -127,6 +127,15 @@ def in_files_of(model: Model, engine: Engine) -> Model:
     return with_formats(model, replace(plan, beside=engine.beside_experts), model.dtype)
 
 
+FOUR_BITS = ("awq", "q4_k_m")
+"""Formats of about four bits a weight that are offered instead of wider ones: of GPU engines, and of GGUF files."""
+
+
+def narrower(machine: Machine) -> tuple[str, ...]:
+    """Return formats of weights that may be offered on a machine: 8 bits where its devices compute in them, and 4."""
+    return ("fp8", *FOUR_BITS) if "fp8" in machine.device.peak else FOUR_BITS
+
+
 def cache_format(model: Model, asked: str) -> str:
     """Return the format of the KV cache.
 

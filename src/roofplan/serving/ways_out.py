@@ -18,7 +18,7 @@ from roofplan.records.hardware import Machine
 from roofplan.serving.evaluate import MOST_SEATS, evaluate
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Tally
-from roofplan.serving.space import COMPETING, at_precision, choose_engine, refuses_format
+from roofplan.serving.space import COMPETING, at_precision, choose_engine, narrower, refuses_format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +317,7 @@ def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:
     )
     if asked.kv_precisions == ("checkpoint",) and native:
         yield Change(flags={"--kv-precision": "fp8"}, asked=replace(asked, kv_precisions=("fp8",)), size=CHANGES_CACHE)
-    for precision in (*(("fp8",) if native else ()), "awq", "q4_k_m"):
+    for precision in narrower(machine):
         there = (
             math.floor(8.0 * element_bytes(precision)) / 8.0
         )  # without scales, so formats of equal width are equal changes

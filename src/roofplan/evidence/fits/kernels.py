@@ -305,12 +305,14 @@ time of the kernels of a mixture of experts, as seen in the smallest rows [s].""
 
 
 def fit_vector() -> list[Constant]:
-    """Fit the fp32 vector rate over the 16-bit matrix rate, per vendor, from data sheets that state both."""
+    """Fit the fp32 vector rate over the 16-bit matrix rate, per vendor, from data sheets that state both; devices without matrix units aside."""
     shares: dict[str, list[float]] = defaultdict(list)
     for device in map(catalogue.accelerator, catalogue.ids("accelerators")):
         base = device.peak.get("bf16") or device.peak.get("fp16")
-        if base is not None and "fp32" in device.peak:
-            shares[device.vendor].append(device.peak["fp32"].value / base.value)
+        vector = device.peak.get("vector_fp16")
+        if base is None or "fp32" not in device.peak or (vector is not None and vector.value == base.value):
+            continue
+        shares[device.vendor].append(device.peak["fp32"].value / base.value)
     enough = {vendor: found for vendor, found in shares.items() if len(found) >= LEAST_ROWS}
     source = "data sheets of the catalogue that state both rates"
     return _scoped(enough, "vector", "fp32_over_16bit", source)

@@ -92,7 +92,7 @@ def weights_text(model: Model, *, changed: bool = False) -> str:
         as_it_is = f"{model.dtype} as published" if model.stated_dtype else unstated
         return f"weights changed to {model.dtype}" if changed else as_it_is
     where = "experts only" if plan.only_experts else "linear layers"
-    return f"{plan.format} {where}, the rest {model.dtype}"
+    return f"{plan.format} {where}, the rest {plan.beside or model.dtype}"
 
 
 def head_lines(plan: Plan) -> list[str]:
