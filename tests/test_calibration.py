@@ -5,8 +5,10 @@ import io
 import itertools
 import json
 import math
+import sys
 from collections import Counter
 from dataclasses import replace
+from operator import attrgetter
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,7 +28,8 @@ from roofplan.evidence.fits.hierarchy import Block, Prior, fit
 from roofplan.evidence.fits.own import FURTHER, Refit, _worsens, figures_of, prior_spread, rescoped
 from roofplan.evidence.fits.training import NUMBERS
 from roofplan.evidence.inference import inference_case
-from roofplan.evidence.scoring import Outcome, Validation
+from roofplan.evidence.predictions import names_in
+from roofplan.evidence.scoring import Outcome
 from roofplan.laws import matmul
 from roofplan.present.answers.schemas import answer_schema
 from roofplan.present.screens.calibration import refit_screen
@@ -515,17 +518,63 @@ def test_a_refit_writes_every_table_and_the_outcomes_before_the_intervals(monkey
     written = []
     monkeypatch.setattr(refit, "write", lambda name, _: written.append(name))
     monkeypatch.setattr(left_out, "save", lambda *_: written.append("outcomes"))
-    monkeypatch.setattr(left_out, "left_out", lambda *_: Validation(kind="training", rows=0))
+    monkeypatch.setattr(left_out, "left_out", lambda *_, **__: [])
     monkeypatch.setattr(left_out, "beside_shipped", lambda found, _: found)
     monkeypatch.setattr(intervals, "fit_intervals", lambda *_: ())
     monkeypatch.setattr(origins, "save", lambda *_: written.append("systems"))
     monkeypatch.setattr(serving, "fit_serving", lambda _: dict.fromkeys(left_out.SERVING, ()))
-    monkeypatch.setattr(training, "fit_families", lambda _: None)
+    monkeypatch.setattr(training, "fit_families", lambda _: SimpleNamespace(fitted=None))
     monkeypatch.setattr(training, "fit_training", lambda _: ())
+    monkeypatch.setattr(sys, "argv", ["fits"])
     refit.main()
     by_hand = {"cpu"}  # measured on two processors, as its entry says
     assert sorted({*written} - {"outcomes", "systems"} | by_hand) == sorted(catalogue.fits())
     assert written[-3:] == ["systems", "outcomes", "intervals"]
+
+
+def test_a_part_of_the_refit_leaves_the_others_alone(monkeypatch):
+    written, kinds = [], []
+    monkeypatch.setattr(refit, "write", lambda name, _: written.append(name))
+    monkeypatch.setattr(left_out, "save", lambda found, _: written.append([one.id for one in found]))
+    monkeypatch.setattr(left_out, "left_out", lambda kind, *_, **__: kinds.append(kind) or [SimpleNamespace(id="new")])
+    kept = [SimpleNamespace(id=one) for one in ("llmf-001", "splitwise-sim-0001")]
+    monkeypatch.setattr(left_out, "kept", lambda *_: kept)
+    monkeypatch.setattr(left_out, "kept_groups", lambda _: [])
+    monkeypatch.setattr(left_out, "beside_shipped", lambda found, _: found)
+    monkeypatch.setattr(intervals, "fit_intervals", lambda *_: ())
+    monkeypatch.setattr(training, "fit_families", lambda _: SimpleNamespace(fitted=None))
+    monkeypatch.setattr(sys, "argv", ["fits", "publishers", "inference"])
+    refit.main()
+    assert kinds == ["inference"]
+    assert written == [["llmf-001", "new"], "intervals"]
+    monkeypatch.setattr(sys, "argv", ["fits", "constant"])
+    with pytest.raises(SystemExit, match="constants"):
+        refit.main()
+
+
+@pytest.mark.slow
+def test_publishers_are_left_out_alike_by_processes_and_in_parts():
+    """Of publishers on whose rows no constant rests, so that nothing is fitted."""
+    used = frozenset().union(*(names_in(item.source) for item in FIT.constants))
+    rows = [
+        row
+        for name in ("nvidia-gap-runs", "lmdeploy-docs")
+        for row in catalogue.inference_rows()
+        if row["source_key"] == name
+    ]
+    rows = [*rows[:3], *rows[-3:]]
+    assert used.isdisjoint(row["source_key"] for row in rows)
+    ticks = []
+    alone = left_out.left_out("inference", rows, None, tick=ticks.append)
+    aside = left_out.left_out("inference", rows, None, jobs=2)
+    assert len(ticks) == len({row["source_key"] for row in rows}) > 1
+    assert {one.left_out for one in alone} == {"publisher"}
+    key = attrgetter("id", "metric")
+    assert [(*key(one), one.predicted and one.predicted.value) for one in alone] == [
+        (*key(one), one.predicted and one.predicted.value) for one in aside
+    ]
+    together = left_out.left_out("inference", rows, None, folds=1)
+    assert sorted(map(key, together)) == sorted(map(key, alone))
 
 
 def test_a_job_is_worse_only_beyond_a_tenth():

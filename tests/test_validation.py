@@ -465,7 +465,7 @@ def test_the_floor_learns_from_the_other_publishers():
 @pytest.mark.slow
 def test_a_publisher_left_out_leaves_no_trace():
     shipped = {item.scope for item in catalogue.fit("engines") if item.law == "kernel"}
-    without = fit_without("splitwise-sim")
+    without = fit_without(frozenset({"splitwise-sim"}))
     assert without.excluded == {"splitwise-sim"}
     assert "vllm-0.2" in shipped
     assert not any(item.scope == "vllm-0.2" for item in without.constants if item.law == "kernel")
@@ -479,8 +479,9 @@ def test_a_fit_without_a_publisher_starts_where_the_whole_one_ended(monkeypatch)
     monkeypatch.setattr(left_out, "fit_families", lambda fit, start: starts.append((fit.excluded, start)))
     monkeypatch.setattr(left_out, "fit_training", lambda _: ())
     monkeypatch.setattr(left_out, "fit_serving", lambda *_: {})
-    fit_without("llm-foundry")
-    fit_without("llm-foundry", SimpleNamespace(fitted={"begin": 1}))
+    gone = frozenset({"llm-foundry"})
+    fit_without(gone)
+    fit_without(gone, {"begin": 1})
     assert starts == [({"llm-foundry"}, None), ({"llm-foundry"}, {"begin": 1})]
 
 
@@ -523,7 +524,7 @@ def test_kept_outcomes_are_of_todays_rows_and_laws():
     known = {(one.id, one.metric): one for one in kept(FIT)}
     for identity in ("splitwise-sim-0001", "vllm-buildkite-0003"):
         row = SERVING[identity]
-        for one in inference_outcomes(row, fit_without(row["source_key"])):
+        for one in inference_outcomes(row, fit_without(frozenset({row["source_key"]}))):
             if one.predicted is not None:
                 assert known[one.id, one.metric].predicted.value == pytest.approx(one.predicted.value, rel=1e-3)
 

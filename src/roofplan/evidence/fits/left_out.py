@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import csv
+import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from roofplan import catalogue
+from roofplan.evidence.fits.hierarchy import Fitted
 from roofplan.evidence.fits.intervals import MEMBER, PUBLISHER
 from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, kernel_rows
 from roofplan.evidence.fits.serving import fit_serving
 from roofplan.evidence.fits.training import FAMILIES, Steps, fit_families, fit_training, fit_untuned, seen_by_families
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_outcomes, validated
 from roofplan.evidence.rows import SHORT_OF_CACHE, STARVED, Row, flags, unstarved
-from roofplan.evidence.scoring import UNITS, Outcome, Validation
+from roofplan.evidence.scoring import UNITS, Outcome
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.system import System
 from roofplan.timing.figures import FIGURE_OF, PROMPTS, STAND_IN, STEP, Doubt, sure
@@ -23,26 +28,53 @@ from roofplan.training.ability import UNTUNED
 Tick = Callable[[str], object]
 
 
-def left_out(kind: str, rows: Sequence[Row], whole: Steps, tick: Tick | None = None) -> Validation:
+def left_out(
+    kind: str, rows: Sequence[Row], start: Fitted | None, *, folds: int = 0, jobs: int = 1, tick: Tick | None = None
+) -> list[Outcome]:
     """Return predictions for runs of a kind, each with its publisher left out of the fits.
 
-    `whole` is the fit of step times with all publishers.
+    Parameters
+    ----------
+    kind : ``training`` or ``inference``.
+    rows : runs of that kind.
+    start : effects that the fit of step times with all publishers ended with; refits start there.
+    folds : number of parts in which publishers are left out together, 0 for each by itself.
+    jobs : processes.
+    tick : called with the publishers of each part when it is done.
+
+    Returns
+    -------
+    The outcomes, in the order of publishers.
     """
-    out = Validation(kind=kind, rows=len(rows))
-    for source in dict.fromkeys(row["source_key"] for row in rows):
-        if tick is not None:
-            tick(source)
-        mine = [row for row in rows if row["source_key"] == source]
-        fit = fit_without(source, whole)
-        for row in mine:
-            if kind == "inference":
-                out.outcomes += short_of_cache(row, fit) if STARVED in flags(row) else inference_outcomes(row, fit)
-            else:
-                found, judged = training_outcomes(row, fit)
-                out.outcomes += found
-                out.memory += [judged] if judged is not None else []
-    out.outcomes = [replace(one, left_out=PUBLISHER) for one in out.outcomes]
-    return out
+    sources = list(dict.fromkeys(row["source_key"] for row in rows))
+    parts = (
+        [frozenset(sources[number::folds]) for number in range(folds)] if folds else [frozenset({x}) for x in sources]
+    )
+    mine = [[row for row in rows if row["source_key"] in part] for part in parts]
+    leave = partial(_leave, kind, start)
+    found: list[Outcome] = []
+    with ExitStack() as stack:
+        each: Iterable[list[Outcome]] = map(leave, parts, mine)
+        if jobs > 1:
+            spawned = stack.enter_context(ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")))
+            each = spawned.map(leave, parts, mine)
+        for part, outcomes in zip(parts, each, strict=True):
+            found += outcomes
+            if tick is not None:
+                tick(", ".join(sorted(part)))
+    return found
+
+
+def _leave(kind: str, start: Fitted | None, gone: frozenset[str], rows: Sequence[Row]) -> list[Outcome]:
+    """Return predictions for rows of publishers that are left out of the fits."""
+    fit = fit_without(gone, start)
+    found: list[Outcome] = []
+    for row in rows:
+        if kind == "training":
+            found += training_outcomes(row, fit)[0]
+        else:
+            found += short_of_cache(row, fit) if STARVED in flags(row) else inference_outcomes(row, fit)
+    return [replace(one, left_out=PUBLISHER) for one in found]
 
 
 def short_of_cache(row: Row, fit: Fit) -> list[Outcome]:
@@ -51,17 +83,15 @@ def short_of_cache(row: Row, fit: Fit) -> list[Outcome]:
     return [replace(one, regime=SHORT_OF_CACHE) for one in found if one.metric == "output_tokens_per_second"]
 
 
-def fit_without(source: str, whole: Steps | None = None) -> Fit:
-    """Return the constants with a publisher left out; those that rest on its rows are refitted, step times starting from `whole`."""
+def fit_without(gone: frozenset[str], start: Fitted | None = None) -> Fit:
+    """Return the constants without some publishers; those that rest on their rows are refitted, step times from `start`."""
     shipped = {name: list(catalogue.fit(name)) for name in catalogue.fits()}
-    gone = frozenset({source})
-    if any(source in family.sources for family in FAMILIES):
-        start = None if whole is None else whole.fitted
+    if any(gone & set(family.sources) for family in FAMILIES):
         shipped["training"] = fit_training(fit_families(_all(shipped).without(gone), start))
-    elif any(source in names_in(item.source) for item in shipped["training"] if item.name == UNTUNED):
+    elif any(gone & names_in(item.source) for item in shipped["training"] if item.name == UNTUNED):
         others = [item for item in shipped["training"] if item.name != UNTUNED]
         shipped["training"] = [*others, *fit_untuned(_all(shipped).without(gone))]
-    if any(source in names_in(item.source) for name in SERVING for item in shipped[name]):
+    if any(gone & names_in(item.source) for name in SERVING for item in shipped[name]):
         others = [item for name, found in shipped.items() if name not in SERVING for item in found]
         shipped |= fit_serving(others, gone)
     return _all(shipped).without(gone)
