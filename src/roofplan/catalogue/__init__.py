@@ -23,6 +23,7 @@ from roofplan.catalogue.names import WORDS
 from roofplan.catalogue.names import StandIn as StandIn
 from roofplan.catalogue.names import aliases as aliases
 from roofplan.catalogue.names import bare as bare
+from roofplan.catalogue.names import described as described
 from roofplan.catalogue.names import find as find
 from roofplan.catalogue.names import hyphened as hyphened
 from roofplan.catalogue.names import index as index

@@ -48,30 +48,18 @@ LONGEST_NAME = 100
 
 
 MAKERS = frozenset(
-    [
-        "nvidia",
-        "amd",
-        "intel",
-        "apple",
-        "google",
-        "huawei",
-        "aws",
-        "amazon",
-        "geforce",
-        "radeon",
-        "tesla",
-        "instinct",
-        "gpu",
-        "oam",
-        "generation",
-        "edition",
-        "blackwell",
-    ]
+    {
+        *("nvidia", "amd", "intel", "apple", "google", "huawei", "aws", "amazon", "habana"),
+        *("geforce", "radeon", "tesla", "instinct", "gpu", "oam", "generation", "edition", "blackwell"),
+    }
 )
 """Words of a device's full name that tell no two devices apart."""
 
 MEMORY_KINDS = re.compile(r"(?<![a-z])(?:hbm[23]e?|gddr[567]x?)(?![a-z0-9])|(?<=sxm)[2-5]")
 """What may be missing from the id of a device: its kind of memory and the number of its socket."""
+
+BESIDE = re.compile(r"\b(?:macbook (?:pro|air)|mac (?:studio|mini|pro)|imac)\b|\(?\b\d+[\s-]?cores?\b\)?(?: gpu)?")
+"""What a device's name is sold in, and how many cores of it work: a name has those of the full chip."""
 
 HARDWARE = ("accelerators", "servers")
 """Kinds whose names people paste from drivers and shops, such as ``NVIDIA A100-SXM4-80GB``."""
@@ -96,7 +84,7 @@ def loose(name: str, *, brief: bool = False) -> tuple[str, ...]:
     >>> loose("NVIDIA H100 80GB HBM3", brief=True)
     ('100', '80', 'h')
     """
-    lowered = re.sub(r"(?<=\d)\s*gi?b\b", "", name.lower())
+    lowered = re.sub(r"(?<![a-z\d.])(\d+)\s*gi?b?\b", r"\1", BESIDE.sub(" ", name.lower()))
     lowered = MEMORY_KINDS.sub("", lowered) if brief else lowered
     words = (word for word in re.split(r"[^a-z0-9]+", lowered) if word not in MAKERS)
     return tuple(sorted(part for word in words for part in re.findall(r"[a-z]+|\d+", word)))
@@ -232,6 +220,21 @@ def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:
         return None
     entry = next((one for one in stand_ins() if one["kind"] == kind and wanted in one["names"]), None)
     return None if entry is None else _stand_in(name, entry, month)
+
+
+def described(kind: str, name: str) -> bool:
+    """Return whether a name means a profile of engines or frameworks, or software that a profile stands in for.
+
+    Parameters
+    ----------
+    kind : ``engines`` or ``frameworks``.
+    name : name of the software, in any spelling that `hyphened` accepts.
+
+    Returns
+    -------
+    Whether it does.
+    """
+    return hyphened(name) in aliases(kind) or stand_in(kind, name, "2000") is not None
 
 
 def _stand_in(name: str, entry: Table, month: str) -> StandIn:

@@ -11,10 +11,14 @@ from roofplan.catalogue.names import aliases
 TUNED = frozenset({"hf", "base", "it", "chat", "instruct", "pt", "lora", "sft"})
 """Words of a name that do not change dimensions: tuning and packaging of a checkpoint."""
 
-ASIDE = TUNED | {"tokendrop", "dropless", "w", "o", "with", "without", "mtp", "megatron", "layer", "layers", "cut"}
+ASIDE = TUNED | {"high", "medium", "low", "thinking", "reasoning"} | {"tokendrop", "dropless", "w", "o", "with", "without", "mtp", "megatron", "layer", "layers", "cut"}
 """Words in brackets that describe the run, not the model."""
 
-FORMAT = re.compile(r"^(bf16|fp16|fp8|fp4|nvfp4|mxfp4|awq|gptq|gguf|int4|int8|w4a16|w8a8)$")
+FORMAT = re.compile(
+    r"^(bf16|fp16|fp8|fp4|nvfp4|mxfp4|awq|gptq|gguf|mlx|bnb|int4|int8|[348]bit|dynamic|marlin|(?:quantized\.)?(?:w4a16|w8a8)|i?q\d_\w+)$"
+)
+"""Words of a name for the number format of a checkpoint."""
+
 DATE = re.compile(r"^(\d{4}|\d{6}|\d{8})$")
 
 
@@ -39,7 +43,7 @@ def plain(name: str) -> str:
         words = re.findall(r"[a-z]+", match[1].lower())
         return " " if set(words) <= ASIDE else f" {match[1]}"
 
-    return re.sub(r"\s+", " ", re.sub(r"\(([^)]*)\)", kept, name).rsplit("/", 1)[-1]).strip()
+    return re.sub(r"[\s,:]+", " ", re.sub(r"\(([^)]*)\)", kept, name).rsplit("/", 1)[-1]).strip()
 
 
 def spelling(name: str) -> str:

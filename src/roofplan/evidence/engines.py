@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from roofplan import catalogue
+from roofplan.errors import nearest
 from roofplan.evidence.rows import Assumed, Row, Skipped, number
 from roofplan.records.engine import Engine
 from roofplan.records.source import Sourced
@@ -16,7 +17,13 @@ VERSION = "engine version"
 
 def engine_of(row: Row, assumed: Assumed) -> Engine:
     """Return the engine that a row names, or refuse the row where it is not described; notes what it assumes."""
-    name, stated = catalogue.hyphened(catalogue.bare(row["engine_name"])), row.get("engine_version", "")
+    written = row["engine_name"]
+    if unmodelled := ELSEWHERE.search(written):
+        raise Skipped(f"engine_name: {unmodelled[0]} is not modelled")
+    name, stated = catalogue.hyphened(catalogue.bare(written)), row.get("engine_version", "")
+    if not catalogue.described("engines", name):
+        name, release = parted(name)
+        stated = stated or release
     same = catalogue.aliases("engines").get(name)
     own = catalogue.engine(same).name if same else name
     if same and not stated and name.startswith(f"{own}-"):
@@ -27,7 +34,8 @@ def engine_of(row: Row, assumed: Assumed) -> Engine:
     if identity is None:
         other = catalogue.stand_in("engines", name, when)
         if other is None:
-            raise Skipped(f"engine {name or 'not stated'} is not described")
+            near = ", ".join(nearest(name, catalogue.aliases("engines")))
+            raise Skipped(f"engine {name or 'not stated'} is not described{f'; nearest: {near}' if near else ''}")
         # software with kernels of its own has no release of the profile, whatever the date of a run
         dated = None if other.kernels else engine_version(catalogue.engine(other.id).name, "", when)
         identity = dated or other.id
@@ -37,9 +45,9 @@ def engine_of(row: Row, assumed: Assumed) -> Engine:
     found = catalogue.engine(identity)
     if not stated:
         assumed.add(f"engine version: {identity}, by the date of the run", VERSION)
-    elif not stated.lstrip("vb")[:1].isdigit():
-        assumed.add(f"engine version {stated}: not known, read as {identity}")
-    elif _parts(stated) > max(_parts(one.version) for one in _versions(found.name)):
+    elif not release_in(stated):
+        assumed.add(f"engine version {stated}: not known, read as {identity} by the date of the run", VERSION)
+    elif _parts(release_in(stated)) > max(_parts(one.version) for one in _versions(found.name)):
         assumed.add(f"engine version {stated}: newer than any that is described, read as {identity}", VERSION)
     return found
 
@@ -80,10 +88,10 @@ def engine_version(name: str, version: str, when: str = "") -> str | None:
     ranked = _versions(name)
     if not ranked:
         return None
-    wanted = version.lstrip("vb")
+    wanted = release_in(version)
     below = (
         [e for e in ranked if _parts(e.raw.get("since", e.version)) <= _parts(wanted)]
-        if wanted[:1].isdigit()
+        if wanted
         else [e for e in ranked if e.released[:4] <= when[:4]]
     )
     if not wanted and MONTH.match(when):
@@ -91,6 +99,44 @@ def engine_version(name: str, version: str, when: str = "") -> str | None:
     if not below and not wanted and when:
         return ranked[0].id
     return (below[-1] if below else ranked[0 if wanted else -1]).id
+
+
+ELSEWHERE = re.compile(r"speculative|eagle|medusa|\bmtp\b|lookahead|disagg\w*|\bpd\b", re.IGNORECASE)
+"""Ways to run that no profile describes, where people write them beside an engine's name."""
+
+RELEASE = re.compile(
+    r"(?<![\d.])(?:v|r|release[-/ ]?)?(\d+(?:\.\d+)+)|(?<![0-9a-z])b?(\d{3,6})(?![0-9a-z.])|^v?(\d{1,2})$",
+    re.IGNORECASE,
+)
+"""Numbers of a release, or of a build of llama.cpp; the hash of a commit is none."""
+
+BACKENDS = frozenset(
+    {"rocm", "cuda", "vulkan", "metal", "hip", "sycl", "cpu", "gpu", "server", "bench", "cli", "backend", "engine"}
+)
+"""Words beside an engine's name that choose no profile."""
+
+
+def release_in(version: str) -> str:
+    """Return the numbers of a release in a version as tables write it, empty where there are none.
+
+    >>> release_in("Version 0.6.3.post1"), release_in("8e672efe (1550)"), release_in("b5200"), release_in("4f5e2a1"), release_in("latest")
+    ('0.6.3', '1550', '5200', '', '')
+    """
+    found = RELEASE.search(re.sub(r"(?:\bPR\b|#)[\s#]*\d+", "", version, flags=re.IGNORECASE).strip())
+    return next(filter(None, found.groups())) if found else ""
+
+
+def parted(name: str) -> tuple[str, str]:
+    """Return the name of software without its release and backend, and the release.
+
+    >>> parted("vllm-(0.6.3)"), parted("llama.cpp-rocm"), parted("trt-llm-0.12"), parted("hf-tgi")
+    (('vllm', '0.6.3'), ('llama.cpp', ''), ('trt-llm', '0.12'), ('hf-tgi', ''))
+    """
+    release = release_in(name.replace("-", " "))
+    words = [
+        word for word in re.split(r"[-()]+", name) if word and word not in BACKENDS and not RELEASE.fullmatch(word)
+    ]
+    return "-".join(words), release
 
 
 def _versions(name: str) -> list[Engine]:

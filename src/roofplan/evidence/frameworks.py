@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from roofplan import catalogue
 from roofplan.catalogue.names import StandIn
+from roofplan.evidence.engines import parted
 from roofplan.evidence.rows import Assumed, Row, Skipped, number
 from roofplan.records.training import Framework
 
@@ -40,6 +41,10 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
     are split over them.
     """
     name, month = row["framework"].removeprefix("other:"), row.get("month", "")
+    if not catalogue.described("frameworks", name) and catalogue.described(
+        "frameworks", plain := parted(catalogue.hyphened(name))[0]
+    ):
+        name = plain
     loss = row.get("loss", "").lower()
     when = month or row.get("year", "")
     other = catalogue.stand_in("frameworks", name, when)

@@ -12,10 +12,12 @@ from typing import Literal
 from roofplan import catalogue, hf
 from roofplan.catalogue.machines import machine
 from roofplan.catalogue.spellings import named
-from roofplan.errors import RoofplanError
+from roofplan.errors import RoofplanError, nearest
 from roofplan.evidence.benchmarks import mlperf
 from roofplan.evidence.engines import engine_of, launched
-from roofplan.evidence.models import device_of, from_file, is_path
+from roofplan.evidence.formats import CACHE as CACHE_WORDS
+from roofplan.evidence.formats import KV_FORMATS, cache_of, format_in_name, format_of
+from roofplan.evidence.models import NEAR, counted, device_of, from_file, is_path, off_size
 from roofplan.evidence.rows import Assumed, Row, Skipped, against, checked, flags, number
 from roofplan.evidence.settings import with_launch_settings
 from roofplan.evidence.statistic import PERCENTILE, Statistic, statistic
@@ -55,29 +57,11 @@ KNOWN_STATISTIC = re.compile(rf"mean|average|avg|median|itl|{PERCENTILE.pattern}
 """Words by which a table names the statistic of its times."""
 
 
+EXTREME = re.compile(r"\b(?:max|min|maximum|minimum|std|stdev|peak|best|worst)\b", re.IGNORECASE)
+"""Words for statistics that no prediction gives."""
+
 NEEDED = ("id", "source_key", "model_name", "accel_norm", "count", "engine_name", "weight_precision", "output_len")
 """Columns without which no row can be predicted."""
-
-WEIGHTS = {
-    "bf16": "checkpoint",
-    "auto": "checkpoint",
-    "mlx-bf16": "checkpoint",
-    "int4": "gptq",
-    "int4-g32": "int4-weight-g32",
-    "fp4": "nvfp4",
-}
-"""Further names of weight formats in tables; 16 bits means the model's own type."""
-
-KV_FORMATS = {
-    "fp8": "fp8",
-    "int8": "int8",
-    "int4": "int4-weight-g128",
-    "fp16": "fp16",
-    "bf16": "bf16",
-    "q8_0": "int8",
-    "nvfp4": "nvfp4",
-}
-"""Prefix of the published cache precision -> format."""
 
 ASSUMED_PROMPT = {"ml-energy": 256.0}
 """Prompt length where a source names only its data set: LMArena chats and GPQA questions are a few hundred tokens [token]."""
@@ -142,6 +126,23 @@ class InferenceCase:
         """Publisher, chip and system of the run."""
         system = system_of(self.model, self.machine, self.engine)
         return Origin(source=self.row["source_key"], chip=self.machine.device.id, system=system)
+
+    @property
+    def read_as(self) -> str:
+        """What was made of the row, in one line."""
+        plan, load = self.model.quantization, self.workload
+        stored = plan.format if plan else self.model.dtype
+        counts = (
+            (self.users, "at once"),
+            (self.clients, "clients"),
+            (self.requests, "requests"),
+            (self.arrivals, "req/s"),
+        )
+        sent = ", ".join(f"{count:g} {what}" for count, what in counts if count is not None)
+        return (
+            f"{self.model.id} in {stored}, {self.machine.count} x {self.machine.device.id}, {self.engine.id} {self.strategy.label()}, "
+            f"{load.input} in {load.output} out, {self.regime}{f' of {sent}' if sent else ''}"
+        )
 
     @property
     def varied(self) -> bool:
@@ -258,6 +259,7 @@ def case_of(row: Row) -> InferenceCase:
     engine = launched(row, engine_of(row, assumed))
     model = _model(row, engine, assumed)
     found, strategy = _machine(row, model, engine, assumed)
+    model = _in_16_bits(row, model, found, assumed)
     if engine.stands_for and (why := supported(engine, found)):
         raise Skipped(why)
     if broken := legal(model, strategy, engine):
@@ -276,9 +278,6 @@ def case_of(row: Row) -> InferenceCase:
         alike = spread is not None and not spread.value and not engine.stands_for and _whole_lengths(row)
         how = f"all alike, as {engine.name}'s own client sends them" if alike else "within a fifth of their means"
         assumed.add(f"lengths: {how}", LENGTHS)
-    said = row.get("percentile", "")
-    if said and not KNOWN_STATISTIC.search(said.lower()):
-        assumed.add(f"percentile {said}: read as the mean")
     kind = row.get("metric_kind", "")
     if kind and kind not in METRIC_KINDS:
         assumed.add(f"metric_kind {kind}: read as if it were blank")
@@ -297,12 +296,28 @@ def case_of(row: Row) -> InferenceCase:
         arrivals=_arrivals(row),
         kv_bytes=element_bytes(_cache(row, model, engine, assumed)),
         measured=measured,
-        statistic=statistic(row.get("percentile", "")),
+        statistic=_statistic(row.get("percentile", ""), assumed),
         assumed=tuple(assumed.texts),
         unstated=tuple(assumed.unstated),
         alike=alike,
     )
     return with_launch_settings(found_case)
+
+
+def _statistic(said: str, assumed: Assumed) -> Statistic:
+    """Return the statistic that a row says its times are.
+
+    Raises
+    ------
+    Skipped : it is an extreme, or the cell states several.
+    """
+    if EXTREME.search(said):
+        raise Skipped(f"percentile: {said} is not predicted, as it grows with the number of requests")
+    if len(set(PERCENTILE.findall(said.lower()))) > 1:
+        raise Skipped(f"percentile: {said} states two; write a row for each")
+    if said and not KNOWN_STATISTIC.search(said.lower()):
+        assumed.add(f"percentile {said}: read as the mean")
+    return statistic(said)
 
 
 def _whole_lengths(row: Row) -> bool:
@@ -341,29 +356,40 @@ def model_id(row: Row) -> str:
     Skipped : the catalogue has no such model.
     """
     for column in ("hf_model_id", "model_config", "model_name"):
-        found = named(row.get(column, ""))
+        name = row.get(column, "")
+        found = named(name) or _of_size(name)
         if found is not None:
             return found
-    raise Skipped(f"model {row['model_name']} is not in the catalogue")
+    near = ", ".join(nearest(row["model_name"][: catalogue.LONGEST_NAME], catalogue.aliases("models")))
+    raise Skipped(f"model {row['model_name']} is not in the catalogue{f'; nearest: {near}' if near else ''}")
+
+
+def _of_size(name: str) -> str | None:
+    """Return the model whose name lacks the size that a table puts behind it, None where it is not of that size.
+
+    >>> _of_size("DeepSeek-R1 671B"), _of_size("deepseek-r1:32b")
+    ('deepseek-r1', None)
+    """
+    rest = re.sub(r"[\s:_-]+\d+(?:\.\d+)?[bt]$", "", name.lower())
+    found = named(rest) if rest != name.lower() else None
+    return found if found and abs(off_size(name, hf.of_catalogue(found).total)) <= NEAR else None
 
 
 def _model(row: Row, engine: Engine, assumed: Assumed) -> Model:
     """Return the model in the weight format that a row states, by the engine's own name for it where it has one."""
-    stated = re.split(r"[\s(]", row["weight_precision"].lower())[0]
-    if not stated:
-        other = catalogue.stand_in("engines", engine.stands_for)
-        stated = other.weights if other and other.weights else ""
-        if not stated and engine.name == "llama.cpp":
-            raise Skipped("weights in an unstated format")  # a GGUF file may hold any
-        assumed.add(
-            f"weights: {stated}, which {engine.stands_for} fetches unasked" if stated else "weights: as published",
-            FORMAT,
-        )
-        stated = stated or "bf16"
-    names = {**WEIGHTS, **engine.raw.get("weights_named", {})}
-    precision = names.get(stated) or catalogue.format_named(stated)
-    if precision != "checkpoint" and not _known_format(precision):
-        raise Skipped(f"weights in {row['weight_precision']}")
+    stated, known = row["weight_precision"], dict(engine.raw.get("weights_named", {}))
+    name, mlx = row.get("hf_model_id") or row["model_name"], engine.stands_for.startswith("mlx")
+    precision: str | None
+    if stated:
+        precision = format_of(stated, known, mlx=mlx)
+        if precision is None:
+            raise Skipped(
+                f"weights in {stated}; known: bf16, fp8, int8, awq, gptq, w4a16, nvfp4, mxfp4, q4_k_m, mlx-4bit and others"
+            )
+    elif (precision := format_in_name(name, known, mlx=mlx or "mlx" in name.lower())) is not None:
+        assumed.add(f"weights: {precision}, by the model's name")
+    else:
+        precision = _unstated_format(row, engine, assumed)
     own = next(
         (row[name] for name in ("hf_model_id", "model_config", "model_name") if is_path(row.get(name, ""))), None
     )
@@ -372,15 +398,37 @@ def _model(row: Row, engine: Engine, assumed: Assumed) -> Model:
     )
 
 
-def _known_format(precision: str) -> bool:
-    """Return whether the catalogue has a weight format, possibly with another group size."""
-    base, _, group = precision.partition("-g")
-    entry = catalogue.formats().get(base)
-    return (
-        entry is not None
-        and (not group or (group.isdigit() and int(group) > 0 and "group" in entry))
-        and not precision.endswith("-g")
+def _in_16_bits(row: Row, model: Model, found: Machine, assumed: Assumed) -> Model:
+    """Return a model that is published in eight bits in the 16 that a row states, if the devices hold them."""
+    plan = model.quantization
+    stated = format_of(row["weight_precision"], {}) == "checkpoint" and "16" in row["weight_precision"]
+    if plan is None or not stated or not plan.format.startswith(("fp8", "int8")):
+        return model
+    whole = at_precision(model, "bf16")
+    held = footprint(whole, Strategy(), element_bytes("bf16")).weights / found.count
+    if held <= float(found.device.memory or math.inf):
+        return whole
+    assumed.add(f"weights: {plan.format} as published, since the devices do not hold them in 16 bits", FORMAT)
+    return model
+
+
+def _unstated_format(row: Row, engine: Engine, assumed: Assumed) -> str:
+    """Return the format of weights of which a row says nothing: what its software fetches unasked, else the published one.
+
+    Raises
+    ------
+    Skipped : weights come in a GGUF file, which may hold any.
+    """
+    other = catalogue.stand_in("engines", engine.stands_for)
+    fetched = other.weights if other and other.weights else ""
+    if fetched and not is_path(row["model_name"]) and (plan := hf.of_catalogue(model_id(row)).quantization) is not None:
+        fetched = "" if plan.only_experts else fetched  # published in four bits, and fetched so
+    elif not fetched and engine.name == "llama.cpp":
+        raise Skipped("weights in an unstated format")
+    assumed.add(
+        f"weights: {fetched}, which {engine.stands_for} fetches unasked" if fetched else "weights: as published", FORMAT
     )
+    return fetched or "checkpoint"
 
 
 @lru_cache(maxsize=1024)
@@ -425,9 +473,17 @@ def fewest_ranks(model: Model, found: Machine) -> int:
 
 
 def _machine(row: Row, model: Model, engine: Engine, assumed: Assumed) -> tuple[Machine, Strategy]:
-    device = device_of(row)
+    device = device_of(row, assumed)
     degrees = {name: int(number(row, name) or 1) for name in ("tp", "pp", "dp", "ep", "attention_dp")}
-    count = int(number(row, "count") or 1)
+    stated = number(row, "count") or counted(row)[1]
+    count = int(stated or degrees["tp"] * degrees["pp"] * degrees["dp"])
+    if stated is None:
+        assumed.add(f"count: {count}, as it is not stated")
+    ranks = degrees["tp"] * degrees["pp"]
+    if not row.get("tp") and (row.get("dp") or row.get("pp")) and count % (ranks * degrees["dp"]) == 0:
+        degrees["tp"] = count // (ranks * degrees["dp"])
+    elif engine.data_attention and not row.get("attention_dp") and degrees["dp"] > 1 and ranks == count:
+        degrees |= {"attention_dp": degrees["dp"], "dp": 1}  # SGLang counts its attention groups so
     try:
         found = machine(f"{device}:{count}")[0]
     except RoofplanError as error:
@@ -449,12 +505,15 @@ def _machine(row: Row, model: Model, engine: Engine, assumed: Assumed) -> tuple[
             "pp": degrees["tp"] * degrees["pp"],
         }  # its devices split layers, whatever a table calls it
     if degrees["tp"] * degrees["pp"] * degrees["dp"] != count:
-        raise Skipped("degrees do not multiply to the devices")
+        raise Skipped(
+            f"degrees: tp {degrees['tp']} x pp {degrees['pp']} x dp {degrees['dp']} are not the {count} devices"
+        )
     return found, Strategy(**degrees)
 
 
 def _cache(row: Row, model: Model, engine: Engine, assumed: Assumed) -> str:
-    stated = row.get("kv_precision", "").removeprefix("auto")
+    stated, weights = row.get("kv_precision", "").removeprefix("auto"), row["weight_precision"].lower()
+    stated = stated or (weights if CACHE_WORDS.search(weights) else "")
     carried = dict(engine.raw.get("checkpoint_cache", {})).get(model.quantization.format if model.quantization else "")
     if not stated and carried is not None:
         assumed.add(f"cache: {carried}, which the quantised checkpoints published for {engine.name} ask for", CACHE)
@@ -463,9 +522,9 @@ def _cache(row: Row, model: Model, engine: Engine, assumed: Assumed) -> str:
         own = cache_format(model, "checkpoint")
         assumed.add(f"cache: {own}, the engine's default for this checkpoint", CACHE)
         return own
-    known = next((name for begins, name in KV_FORMATS.items() if stated.lower().startswith(begins)), None)
+    known = cache_of(stated)
     if known is None:
-        raise Skipped(f"cache in {stated}")
+        raise Skipped(f"cache in {stated}; known: {', '.join(KV_FORMATS)}")
     return known
 
 
@@ -506,7 +565,8 @@ def _prompt_of_data_set(row: Row) -> float | None:
 
 def decodes_apart(row: Row, engine: Engine) -> bool:
     """Return whether a row's output rate is one of decoding alone, as llama.cpp and what is planned as it print it."""
-    return engine.name == "llama.cpp" and row.get("metric_kind") == "latency"
+    kind, one = row.get("metric_kind", ""), number(row, "running_batch") == 1.0
+    return engine.name == "llama.cpp" and (kind == "latency" or (not kind and one and not row.get("ttft_ms")))
 
 
 def tells_latency(case: InferenceCase) -> bool:
@@ -543,7 +603,11 @@ def _regime(row: Row) -> tuple[Regime, float | None]:
         return "open loop", None
     if number(row, "queued_requests") is not None:
         return "burst", None
-    raise Skipped("neither batch, clients, requests nor rate stated")
+    if row.get("request_rate"):
+        return "offline", None  # all at once, however many
+    raise Skipped(
+        "neither batch, clients, requests nor rate stated: running_batch, client_concurrency, queued_requests or request_rate"
+    )
 
 
 METRIC_KINDS = ("latency", "serving", "max_throughput", "prefill")

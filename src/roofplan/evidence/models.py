@@ -22,18 +22,53 @@ Config = dict[str, Any]
 """What a config.json holds."""
 
 
-def device_of(row: Row) -> str:
-    """Return the id of a row's device, in any spelling, or the path of its file.
+COUNTED = re.compile(r"^(\d{1,4})\s*x\s*(.+)$|^(.+?)\s*x\s*(\d{1,4})$", re.IGNORECASE)
+"""A device's name with a count, such as ``8xH200`` or ``H100 x 8``."""
+
+TPU_SLICE = re.compile(r"^(?:google\s+)?(?:cloud\s+)?tpu[\s-]*(v\d[ep]?)-(\d+)$", re.IGNORECASE)
+"""A slice of TPUs by its accelerator type, such as ``TPU v5e-8``."""
+
+CAPACITY = re.compile(r"[\s_-]*\b(\d+)\s*gi?b?\b", re.IGNORECASE)
+"""Memory in a device's name [GiB]."""
+
+
+def counted(row: Row) -> tuple[str, int | None]:
+    """Return the device that a row names, and how many of it where the name says so, or is a server's.
+
+    >>> counted({"accel_norm": "8x H200"}), counted({"accel_norm": "RTX 4090 x2"}), counted({"accel_norm": "DGX H100"})
+    (('H200', 8), ('RTX 4090', 2), ('DGX H100', 8))
+    """
+    name = row["accel_norm"].removeprefix("other:").strip()
+    if slice_ := TPU_SLICE.match(name):
+        version, size = slice_[1].lower(), int(slice_[2])
+        return f"tpu-{version}", size if version.endswith("e") else max(
+            1, size // 2
+        )  # older slices count cores, two a chip
+    found = COUNTED.match(name)
+    if found and catalogue.spelt("accelerators", name) is None:
+        return (found[2], int(found[1])) if found[1] else (found[3], int(found[4]))
+    boxed = None if catalogue.spelt("accelerators", name) else catalogue.spelt("servers", name)
+    return name, None if boxed is None else catalogue.server(boxed).count
+
+
+def device_of(row: Row, assumed: Assumed | None = None) -> str:
+    """Return the id of a row's device, in any spelling, or the path of its file; notes a memory that is not the device's.
 
     Raises
     ------
     Skipped : the catalogue has none of that name.
     """
-    name = row["accel_norm"].removeprefix("other:").strip()
+    name = counted(row)[0]
     if name.endswith(".toml"):
         return name
-    sizeless = re.sub(r"[\s_-]*\b\d+\s*gi?b\b", "", name.lower())
-    found = catalogue.spelt("accelerators", name) or catalogue.spelt("accelerators", sizeless)
+    found = catalogue.spelt("accelerators", name)
+    if found is None and (boxed := catalogue.spelt("servers", name)) is not None:
+        found = catalogue.server(boxed).accelerator
+    if found is None and (stated := CAPACITY.search(name)) is not None:
+        found = catalogue.spelt("accelerators", CAPACITY.sub("", name))
+        held = 0.0 if found is None else float(catalogue.accelerator(found).memory or 0.0) / 2.0**30
+        if found is not None and assumed is not None and abs(float(stated[1]) - held) > held / 8.0:
+            assumed.add(f"device: {found} of {held:g} GiB, not of {stated[1]}")
     if found is not None:
         return found
     near = nearest(name.lower()[: catalogue.LONGEST_NAME], catalogue.aliases("accelerators"))

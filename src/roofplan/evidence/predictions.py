@@ -14,7 +14,7 @@ from roofplan.evidence.inference import NEEDED as SERVING_COLUMNS
 from roofplan.evidence.inference import inference_case
 from roofplan.evidence.rows import Row, Skipped, flags, told_apart, unread
 from roofplan.evidence.scoring import Memory, Outcome, Validation
-from roofplan.evidence.serving_figures import ideal_serving, implausible_serving, predicted_figures
+from roofplan.evidence.serving_figures import ideal_serving, implausible_serving, limited_by_rate, predicted_figures
 from roofplan.evidence.training import MICRO_BATCH, RECOMPUTE, TrainingCase, room_of, training_case
 from roofplan.evidence.training import NEEDED as TRAINING_COLUMNS
 from roofplan.records.calibration import Fit
@@ -92,7 +92,7 @@ def inference_outcomes(row: Row, fit: Fit) -> list[Outcome]:
     """Return the outcomes of one serving run: its figures and their predictions."""
     base = Outcome(id=row["id"], source=row["source_key"], year=row.get("month", "")[:4] or row.get("year", ""))
     try:
-        case = inference_case(row)
+        case = limited_by_rate(inference_case(row), fit)
         predicted = predicted_figures(case, fit)
     except (Skipped, RoofplanError) as reason:
         return [replace(base, skipped=str(reason))]
@@ -102,7 +102,9 @@ def inference_outcomes(row: Row, fit: Fit) -> list[Outcome]:
     ideals = ideal_serving(case, fit)
     beyond = implausible_serving(case, fit)
     for name, value in case.measured.items():
-        shown = replace(base, metric=name, regime=case.regime, measured=value, assumed=case.assumed)
+        shown = replace(
+            base, metric=name, regime=case.regime, measured=value, assumed=case.assumed, read_as=case.read_as
+        )
         shown = replace(shown, chip=case.machine.device.id, software=case.engine.id, ideal=ideals.get(name))
         shown = replace(shown, system=case.origin.system)
         found = predicted.get(name)
@@ -136,7 +138,9 @@ def training_outcomes(row: Row, fit: Fit) -> tuple[list[Outcome], Memory | None]
     for name, value in (("tokens_per_second_per_device", case.rate), ("memory", case.memory)):
         if value is None:
             continue
-        shown = replace(base, metric=name, measured=value, assumed=case.assumed, sweep=sweep_of(case))
+        shown = replace(
+            base, metric=name, measured=value, assumed=case.assumed, sweep=sweep_of(case), read_as=case.read_as
+        )
         shown = replace(shown, chip=case.machine.device.id, software=case.framework.id)
         shown = replace(shown, ideal=None if name == "memory" else most)
         shown = replace(shown, system=case.origin.system)

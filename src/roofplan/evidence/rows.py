@@ -11,6 +11,7 @@ from pathlib import Path
 
 from roofplan import hf
 from roofplan.errors import InputError, nearest
+from roofplan.evidence.cells import plain_cell
 
 Row = Mapping[str, str]
 
@@ -129,7 +130,7 @@ EXPERTS_TOGETHER = re.compile(r"^(\d+)(?:/| experts, )(\d+)(?: active)?(?:(?:/|,
 
 KNOWN_WORDS = {
     "month": re.compile(r"^\d{4}(-(0[1-9]|1[0-2]|Q[1-4])(-\d\d)?)?$"),
-    "precision": re.compile(r"(bf|fp|tf|b?float)16|\bfp8|mxfp[48]|nvfp4|nf4", re.IGNORECASE),
+    "precision": re.compile(r"(bf|fp|tf|b?float)16|\bfp8|float8|mxfp[48]|nvfp4|nf4|\b4-?bit", re.IGNORECASE),
     "sequence_parallel": re.compile(r"^(true|false)$", re.IGNORECASE),
     "gradient_dtype": re.compile(r"(bf|fp)(16|32)", re.IGNORECASE),
     "memory_kind": re.compile(r"^(max_memory_)?(allocated|reserved)\b|^(unspecified|peak|nvidia-smi)$", re.IGNORECASE),
@@ -265,7 +266,7 @@ def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
     try:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, restkey=BEYOND)
-            cells = ({key: _text(value) for key, value in row.items()} for row in reader)
+            cells = ({key: plain_cell(key, _text(value)) for key, value in row.items()} for row in reader)
             found = tuple(_with_absolute_paths(row, Path(path).parent) for row in cells)
             columns = reader.fieldnames or ()
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -310,6 +311,10 @@ READ = {
 """Columns that are read, by the kind of the table, beside those of `EITHER`."""
 
 
+MEASURED = ("total_tokens_per_s", "requests_per_s", "measured_tflops_per_gpu", "measured_mfu", "power_w")
+"""Figures that tables carry beside those that are predicted: no column resembles them."""
+
+
 def unread(kind: str, rows: Sequence[Row]) -> dict[str, str]:
     """Return the filled columns of a table that are not read, each with the one that it resembles, empty where none does.
 
@@ -322,9 +327,9 @@ def unread(kind: str, rows: Sequence[Row]) -> dict[str, str]:
     -------
     Names of columns, in the order of the table.
     """
-    known = (*EITHER, *READ[kind])
+    known, elsewhere = (*EITHER, *READ[kind]), {*MEASURED, *(name for columns in READ.values() for name in columns)}
     names = dict.fromkeys(name for row in rows for name, cell in row.items() if cell and name not in (*known, BEYOND))
-    return {name: next(iter(nearest(name, known, 1)), "") for name in names}
+    return {name: "" if name in elsewhere else next(iter(nearest(name, known, 1)), "") for name in names}
 
 
 def unread_warnings(names: Mapping[str, str]) -> list[tuple[str, str]]:

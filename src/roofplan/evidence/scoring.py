@@ -45,6 +45,7 @@ class Outcome:
     implausible : the physical limit that the measured figure exceeds, empty where it exceeds none.
     system : what it ran on.
     left_out : what was left out of the fits for this prediction, such as its publisher; empty where nothing was.
+    read_as : what was made of the row, in one line; empty where nothing was.
     shipped : prediction with the shipped constants, whose fits included the row; None where not computed.
     """
 
@@ -65,6 +66,7 @@ class Outcome:
     ideal: float | None = None
     implausible: str = ""
     shipped: float | None = None
+    read_as: str = ""
 
     @property
     def figure(self) -> str:

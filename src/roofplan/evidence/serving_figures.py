@@ -38,6 +38,25 @@ def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     return wide | _bounded(case, [one for several in cases.values() for one in several], wide, fit)
 
 
+def limited_by_rate(case: InferenceCase, fit: Fit) -> InferenceCase:
+    """Return clients whose requests also come at a rate as an open loop, where they come more slowly than the clients could send them.
+
+    Parameters
+    ----------
+    case : a run; ``vllm bench serve --request-rate R --max-concurrency C`` states both.
+    fit : the fitted constants.
+
+    Returns
+    -------
+    The run as an open loop, or unchanged where its clients are the limit or no rate is stated.
+    """
+    if case.regime != "closed loop" or case.arrivals is None or case.clients is None:
+        return case
+    users = max(1.0, min(float(case.clients), float(case.book().max_concurrency)))
+    most = float(case.steady(users, fit).rate) / case.workload.output
+    return replace(case, regime="open loop", clients=None) if case.arrivals < most else case
+
+
 def _bounded(
     case: InferenceCase, plausible: Sequence[InferenceCase], found: Mapping[str, Metric | str], fit: Fit
 ) -> dict[str, Metric]:

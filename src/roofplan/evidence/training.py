@@ -11,7 +11,7 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import machine, ports_as_sold
 from roofplan.errors import RoofplanError
 from roofplan.evidence.frameworks import framework_of
-from roofplan.evidence.models import device_of, model_of
+from roofplan.evidence.models import counted, device_of, model_of
 from roofplan.evidence.rows import Assumed, Row, Skipped, checked, flags, number
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import CPU, Link, Machine
@@ -65,6 +65,17 @@ class TrainingCase:
         return Origin(source=self.row["source_key"], chip=self.machine.device.id, system=system)
 
     @property
+    def read_as(self) -> str:
+        """What was made of the row, in one line."""
+        m, job, adapter = self.machine, self.job, self.job.adapter
+        network = f" on {m.ports} x {m.network.id}" if m.network else ""
+        trained = "" if adapter is None else f", {adapter.method} of rank {adapter.rank:g}"
+        return (
+            f"{self.model.id} in {job.precision}{trained}, {m.hosts} x {m.per_host} {m.device.id}{network}, {self.framework.id} "
+            f"{self.layout.label()}, {job.batch} sequences of {job.sequence}"
+        )
+
+    @property
     def step_time(self) -> float | None:
         """Measured step time [s]."""
         if self.rate is None:
@@ -105,7 +116,7 @@ def training_case(row: Row, *, ran: bool = True) -> TrainingCase:
     sequence = _sequence(row, assumed)
     if sequence is None:
         raise Skipped("sequence not stated as a number")
-    layout, batch = _layout(row, model, found.count, framework, assumed)
+    layout, batch = _layout(row, model, found, framework, assumed)
     usual = "bf16" if "bf16" in found.device.peak else "fp16"
     if not row["precision"]:
         why = "as most models are trained" if usual == "bf16" else f"since {found.device.id} has no bf16"
@@ -119,7 +130,7 @@ def training_case(row: Row, *, ran: bool = True) -> TrainingCase:
         optimizer=catalogue.optimizers()[_optimizer(row, assumed)],
         precision=precision_of(row["precision"] or usual),
         gradient=gradient,
-        adapter=adapter_of(row, framework),
+        adapter=adapter_of(row, framework, assumed),
     )
     if ran and MICRO_BATCH in assumed.unstated:
         job, layout = _that_fits(row, model, job, layout, framework, found, assumed)
@@ -127,6 +138,9 @@ def training_case(row: Row, *, ran: bool = True) -> TrainingCase:
     if not any(row.get(name) for name in ("tp", "pp", "dp", "zero_stage_fsdp")):
         _check_unstated_layout(model, job, layout, framework, found)
     rate, memory = number(row, "norm_tokens_per_s_per_gpu"), number(row, "measured_memory_gb_per_gpu")
+    took = number(row, "measured_step_s")
+    if rate is None and took is not None and number(row, "global_batch_sequences"):
+        rate = job.batch * job.sequence / took / found.count
     unit = 1e9 if row["source_key"] == "litgpt-a100" else 2.0**30
     return TrainingCase(
         row=row,
@@ -144,8 +158,8 @@ def training_case(row: Row, *, ran: bool = True) -> TrainingCase:
     )
 
 
-def _layout(row: Row, model: Model, count: int, framework: Framework, assumed: Assumed) -> tuple[Layout, float]:
-    """Return the layout of a row on `count` devices, without recomputation, and its batch [sequence]; rules fill in blanks.
+def _layout(row: Row, model: Model, found: Machine, framework: Framework, assumed: Assumed) -> tuple[Layout, float]:
+    """Return the layout of a row on a machine, without recomputation, and its batch [sequence]; rules fill in blanks.
 
     Raises
     ------
@@ -153,6 +167,7 @@ def _layout(row: Row, model: Model, count: int, framework: Framework, assumed: A
     """
     batch, micro = number(row, "global_batch_sequences"), number(row, "micro_batch")
     tp, pp, cp, ep = (int(number(row, name) or 1) for name in ("tp", "pp", "cp", "ep"))
+    count, per_host = found.count, max(1, found.per_host // (tp * pp))
     dp = int(number(row, "dp") or count // (tp * pp * cp))
     if tp * pp * cp * dp != count:
         raise Skipped(f"degrees: tp {tp} x pp {pp} x cp {cp} x dp {dp} are not the {count} devices")
@@ -183,7 +198,7 @@ def _layout(row: Row, model: Model, count: int, framework: Framework, assumed: A
         micro_batch=micro,
         interleave=interleave,
         zero=_zero(row, framework),
-        shard=_shard(row, dp * cp),
+        shard=_shard(row, dp * cp, per_host, assumed),
         recompute="none",
         sequence_parallel=parallel and tp > 1,
         offload=_offload(row),
@@ -205,20 +220,26 @@ SMALL_VOCABULARY = 32000
 """Vocabulary size up to which a tokenizer counts as one that produces the most tokens [1]."""
 
 
-def adapter_of(row: Row, framework: Framework) -> Adapter | None:
+def adapter_of(row: Row, framework: Framework, assumed: Assumed) -> Adapter | None:
     """Return the adapter of a fine-tuning row, by its stated rank and target matrices, else by its framework's defaults."""
-    task = row.get("task", "").lower()
-    if task not in {"lora", "qlora", "adapter", "adapter_v2"}:
+    said, precision = row.get("task", "").lower(), row["precision"].lower()
+    method = re.match(r"q?lora|adapter(?:_v2)?", said)
+    if method is None:
         return None
-    precision = row["precision"].lower()
-    four = "nf4" in precision or task == "qlora"
+    task, noted = method[0], re.search(r"\br(?:ank)?\s*=?\s*(\d+)\b", said)
+    four = "nf4" in precision or "4-bit" in precision or "4bit" in precision or task == "qlora"
     stored = "bnb-nf4-double" if "nf4-dq" in precision else "bnb-nf4" if four else "bf16"
     name = catalogue.hyphened(row["framework"].removeprefix("other:"))
     defaults = ADAPTERS.get(name) or ADAPTERS.get(framework.name)
     if defaults is None:
         raise Skipped(f"what {name} trains beside frozen weights is not described")
-    rank, targets = number(row, "rank"), tuple(re.findall(r"[\w-]+", row.get("targets", "").lower()))
-    targets = ALL_PRODUCTS if targets in {("all-linear",), ("all",)} else targets
+    rank = number(row, "rank") or (noted and float(noted[1]))
+    targets = tuple(re.findall(r"[\w-]+", row.get("targets", "").lower()))
+    if not rank or not targets:
+        usual = {"rank": defaults["rank"], "targets": "+".join(defaults["targets"])}
+        blank = [name for name, known in (("rank", rank), ("targets", targets)) if not known]
+        assumed.add(f"adapter: {', '.join(f'{one} {usual[one]}' for one in blank)}, {name}'s default")
+    targets = ALL_PRODUCTS if targets in {("all-linear",), ("all", "linear"), ("all",)} else targets
     if unknown := set(targets) - set(ALL_PRODUCTS):
         raise Skipped(f"targets: {', '.join(sorted(unknown))}; known: all-linear, {', '.join(ALL_PRODUCTS)}")
     defaults = defaults | ({"rank": int(rank)} if rank else {}) | ({"targets": targets} if targets else {})
@@ -248,6 +269,7 @@ ADAPTERS: dict[str, dict[str, Any]] = {
         "targets": ("q_proj", "v_proj", "o_proj", "up_proj", "gate_proj", "down_proj"),
         "bytes": 8.0,
     },
+    "unsloth": {"rank": 16, "targets": ALL_PRODUCTS, "bytes": 16.0},
     "fsdp-qlora": {
         "rank": 64,
         "targets": ("q_proj", "k_proj", "v_proj", "up_proj", "gate_proj", "down_proj"),
@@ -256,6 +278,7 @@ ADAPTERS: dict[str, dict[str, Any]] = {
 }
 """Default adapters. PEFT's LoraConfig: rank 8 on queries and values of most models, in fp32 with fp32 moments. LitGPT: 16-bit
 parameters, gradients and moments. DeepSpeed trains what PEFT makes; NeMo AutoModel's PeftConfig: dim 8 on all products, in 16 bits.
+Unsloth's notebooks: rank 16 on all products.
 torchtune's recipes (8B_lora.yaml): rank 8 on queries, values, outputs and the feed-forward, in 16 bits.
 fsdp_qlora: 16-bit parameters and gradients, fp32 moments. NeMo's examples of 2024 (lora_tuning of
 megatron_gpt_finetuning_config.yaml): the fused QKV product; Megatron Bridge: all products; both with Megatron's fp32 gradient,
@@ -284,6 +307,9 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
         found, why, unstated = own, f"{framework.name}'s default", MICRO_BATCH
     elif own is not None and batch is not None:
         found, why, unstated = max(1.0, batch / ranks), "the batch over its ranks", MICRO_BATCH
+    elif batch is not None and framework.sharding == "fsdp":
+        found = 2.0 ** math.floor(math.log2(max(1.0, batch / ranks)))
+        why, unstated = "as few passes as its ranks need, since each gathers the weights anew", MICRO_BATCH
     else:
         found, why, unstated = 1.0, f"the smallest: {framework.name} has no default", MICRO_BATCH
     assumed.add(f"micro-batch: {found:g}, {why}", unstated)
@@ -329,15 +355,24 @@ def _settled(
     return _recomputing(model, job, layout, framework, found, assumed)
 
 
-def _shard(row: Row, ranks: int) -> float:
+def _shard(row: Row, ranks: int, per_host: int, assumed: Assumed) -> float:
     """Return the data ranks that share sharded states where a row states fewer than all, else 0 [1].
+
+    Hybrid sharding whose group is not stated shards over the `per_host` data ranks of a host, as PyTorch does; of two stated sizes
+    the group is the one that fills a host, else the second.
 
     Raises
     ------
     Skipped : ranks do not divide into groups of the stated size.
     """
-    stated = re.search(r"\bshard\s+(\d+)\b|\bfsdp2?\s+(\d+)\b", row.get("zero_stage_fsdp", ""), re.IGNORECASE)
+    text = row.get("zero_stage_fsdp", "")
+    stated = re.search(r"\bshard[\s=]+(\d+)\b|\bfsdp2?[\s=]+(\d+)\b", text, re.IGNORECASE)
     size = int(stated[1] or stated[2]) if stated else 0
+    if hybrid := re.search(r"hsdp(?:\W*(\d+)\s*x\s*(\d+))?|hybrid[-_ ]?shard", text, re.IGNORECASE):
+        sizes = [int(one) for one in hybrid.groups() if one]
+        size = (per_host if per_host in sizes else sizes[-1]) if sizes else size or per_host
+        if not sizes and not stated:
+            assumed.add(f"sharding: over the {size} data ranks of a host, as hybrid sharding does unasked")
     if stated and stated[2] and size < LEAST_GROUP:
         size = 0
     if not 0 < size < ranks:
@@ -358,7 +393,8 @@ def _stated_recompute(row: Row, framework: Framework) -> str:
     """Return the recomputation that a row states, empty where it states none that is known."""
     said = row.get("recompute", "").lower()
     stated = "" if "not stated" in said else re.split(r"[\s,;+-]", said)[0]
-    stated = "full" if "checkpoint" in said and not said.startswith("no") else stated
+    if "checkpoint" in said:
+        stated = "none" if re.search(r"\b(?:no|not|without|off|false|disabled?)\b|\bw/o\b", said) else "full"
     stated = framework.raw.get("recompute_names", {}).get(stated, SWITCHED.get(stated, stated))
     return stated if stated in RECOMPUTES else ""
 
@@ -412,7 +448,7 @@ def _zero(row: Row, framework: Framework) -> int:
         return int(stage[1])
     if re.search(r"\b(no|un|not)[-_ ]?shard|\bno[-_ ]fsdp|^none|\bddp\b|data[-_ ]parallel", stated):
         return 0
-    if "grad_op" in stated:
+    if "grad_op" in stated or "zero2" in stated:
         return 2
     if any(word in stated for word in ("fsdp", "hsdp", "shard", "gemini")):  # Gemini is ColossalAI's stage 3
         return 3
@@ -460,6 +496,11 @@ def _optimizer(row: Row, assumed: Assumed) -> str:
 def _offload(row: Row) -> str:
     """Return what a row says is kept in host memory; of several the optimizer, which is the largest."""
     said = row.get("offload", "").lower()
+    beside = row.get("zero_stage_fsdp", "").lower()
+    if not said and re.search(
+        r"off-?load", beside
+    ):  # ZeRO-Offload keeps the optimizer's states unless another is named
+        said = beside if re.search(r"param|weight|activ", beside) else "optimizer"
     if said.startswith("no") or not said:
         return "none"
     if "nvme" in said:
@@ -473,10 +514,10 @@ def _offload(row: Row) -> str:
 
 def precision_of(text: str) -> str:
     """Return the number format of matrix products for a published precision."""
-    lowered = text.lower()
-    if "nvfp4" in lowered:
+    lowered = re.sub(r"\b(?:no|without|w/o)\s+\w+", "", text.lower())
+    if "nvfp4" in lowered or "mxfp4" in lowered:
         return "fp4"
-    if "fp8" in lowered:
+    if "fp8" in lowered or "float8" in lowered:
         return "fp8"
     if lowered.startswith(("fp16", "float16")) and "bf16" not in lowered:
         return "fp16"
@@ -491,7 +532,7 @@ NETWORK = re.compile(
 
 def machine_of(row: Row, assumed: Assumed) -> Machine:
     """Return the machine of a row: devices, devices per node, and the stated network, else the one it is sold with."""
-    device, whole = device_of(row), number(row, "accelerators_total")
+    device, whole = device_of(row, assumed), number(row, "accelerators_total") or counted(row)[1]
     if whole is None:
         raise Skipped("number of devices not stated")
     text, per_node = row.get("interconnect", ""), number(row, "devices_per_node")
@@ -503,20 +544,40 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
     beyond = text.partition(";")[2]
     clauses = re.split(r"[;,]\s", text)
     said = beyond.strip() or next((one for one in clauses if named_network(one)), "")
+    said = said or next((one for one in clauses if OUTSIDE.search(one) and not INSIDE.search(one)), "")
     named, rate = named_network(said), NETWORK.search(said)
-    if rate is None:
+    alone = rate is not None and named is not None and not (rate[1] or rate[5]) and _rate(rate) == named.bandwidth
+    if rate is None or alone:
         sold = base if named is None else _sold_with(base, named)
+        unread = text if named is None and text and (said or not INSIDE.search(text)) else ""
+        unknown = f"{unread!r} is not known, " if unread else ""
         if named is None or sold.ports > 1:  # one port is a plain adapter, whose name is its rate
-            assumed.add(f"network: {sold.ports} x {(named or base.network).id} a host, as it is sold", "network")
+            assumed.add(
+                f"network: {unknown}{sold.ports} x {(named or base.network).id} a host, as it is sold", "network"
+            )
         return sold
     each = (rate[5] or "").lower() in {"gpu", "device", "chip"}
-    speed = float(rate[2]) * (1e12 if rate[3] == "T" else 1e9) / (8.0 if rate[4] == "b" else 1.0)
-    total = int(rate[1] or 1) * speed * (base.per_host if each else 1)
+    total = int(rate[1] or 1) * _rate(rate) * (base.per_host if each else 1)
     link = named or base.network
     ports = max(1, round(total / link.bandwidth))
     stated = Sourced(value=total / ports, unit="B/s", text=rate[0], source=row["id"], seen="", kind="given")
     network = replace(link, quantities={**link.quantities, "bandwidth": stated})
     return replace(base, network=network, ports=ports)
+
+
+INSIDE = re.compile(
+    r"\b(?:nv[\s-]?link|nvswitch|nvl|pcie|xgmi|infinity fabric|ici|hccs|neuronlink)[\w.\s-]*", re.IGNORECASE
+)
+"""Links inside a host or a rack, which say nothing of the network."""
+
+
+OUTSIDE = re.compile(r"\d\s*[GT]b(?:it)?(?:/s|ps)|\d\s*[GT]B/s")
+"""A rate that says that it is one; a bare 80GB is memory."""
+
+
+def _rate(found: re.Match[str]) -> float:
+    """Return the rate of a port that `NETWORK` found [B/s]."""
+    return float(found[2]) * (1e12 if found[3] == "T" else 1e9) / (8.0 if found[4] == "b" else 1.0)
 
 
 def _sold_with(base: Machine, network: Link) -> Machine:
@@ -526,7 +587,7 @@ def _sold_with(base: Machine, network: Link) -> Machine:
 
 def named_network(text: str) -> Link | None:
     """Return the network that a text names by one of its words, None where it names none or several."""
-    words = re.split(r"[\s,;()/]+", text.lower())
+    words = re.split(r"[\s,;()/]+", re.sub(r"(\d)\s+gbe\b", r"\1gbe", text.lower()))
     found = {name for word in words if (name := catalogue.aliases("links").get(word)) is not None}
     known = [link for link in map(catalogue.link, found) if link.kind == "network"]
     return known[0] if len(known) == 1 else None

@@ -53,11 +53,7 @@ def read_model(name: str) -> Model:
     cached = _from_hub_cache(name)
     if cached is not None:
         return hf.from_text(cached.read_bytes(), name)
-    meant = (
-        named(name.replace(":", " "), as_stored=True)
-        if "/" not in name and len(name) <= catalogue.LONGEST_NAME
-        else None
-    )
+    meant = named(name, as_stored=True) if "/" not in name and len(name) <= catalogue.LONGEST_NAME else None
     if meant is not None:
         return hf.of_catalogue(meant)
     near = nearest(name[: catalogue.LONGEST_NAME], catalogue.ids("models"))

@@ -64,11 +64,13 @@ class PredictionMember:
     Parameters
     ----------
     limit : the physical limit that the measured figure exceeds.
+    read_as : what was made of the row: model, devices, software, layout and load.
     """
 
     id: str
     source: str
     metric: str | None
+    read_as: str = ABSENT
     regime: str = ABSENT
     skipped: str = ABSENT
     measured: float = ABSENT
@@ -88,6 +90,7 @@ def _prediction(one: Outcome) -> PredictionMember:
         id=one.id,
         source=one.source,
         metric=one.metric or None,
+        read_as=one.read_as or ABSENT,
         regime=one.regime or ABSENT,
         measured=one.measured if p or one.implausible else ABSENT,
     )
@@ -182,7 +185,20 @@ def validation_rows(found: Validation) -> list[Json]:
     return [{**blank, **plain(_prediction(one)), "assumed": "; ".join(one.assumed)} for one in found.outcomes]
 
 
-COLUMNS = ("measured", "predicted", "low", "high", "unit", "ape", "grade", "assumed", "skipped", "limit", "regime")
+COLUMNS = (
+    "measured",
+    "predicted",
+    "low",
+    "high",
+    "unit",
+    "ape",
+    "grade",
+    "assumed",
+    "skipped",
+    "limit",
+    "regime",
+    "read_as",
+)
 """Columns that a row has whether or not its figure is scored."""
 
 
