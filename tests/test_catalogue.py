@@ -280,11 +280,17 @@ def test_machines_of_other_sizes(text, count, becomes):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("8xh100-sxm", "write --on h100-sxm:8"), ("h100-sxm:8,rtx-4090:8", "write --on h100-sxm:8 --on rtx-4090:8")],
+    [("h100-sxm:8,rtx-4090:8", "write --on h100-sxm:8 --on rtx-4090:8"), ("T4, L4", "write --on T4 --on L4")],
 )
 def test_machines_written_otherwise_are_shown_how(text, said):
     with pytest.raises(InputError, match=said):
         machine(text)
+
+
+@pytest.mark.parametrize("text", ["8xh100-sxm", "8 x NVIDIA H100 80GB HBM3", "h100-sxm:8"])
+def test_a_count_may_stand_before_the_device(text):
+    assert [(one.device.id, one.count) for one in machine(text)] == [("h100-sxm", 8)]
+    assert machine("16xa100-sxm-80@ib-hdr")[0].network.id == "ib-hdr"
 
 
 def test_a_server_holds_no_more_than_it_has():
@@ -335,7 +341,9 @@ def test_models_are_found_in_any_spelling(name, model):
     assert read_model(name).id == model
 
 
-@pytest.mark.parametrize("name", ["Llama 3.1 8B GPTQ", "Llama 3.1 8B 0101", "Llama 3.1 8B mini", "someone/Llama 3.1 8B"])
+@pytest.mark.parametrize(
+    "name", ["Llama 3.1 8B GPTQ", "Llama 3.1 8B 0101", "Llama 3.1 8B mini", "someone/Llama 3.1 8B"]
+)
 def test_another_format_date_or_maker_is_another_model(name):
     with pytest.raises(UnknownName):
         read_model(name)

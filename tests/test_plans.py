@@ -341,7 +341,7 @@ def test_settings_hold_in_memory_speed_and_the_launch_line():
     [
         (None, "max_num_seq=64", "Did you mean max_num_seqs"),
         (None, "max_num_seqs=64,max_num_seqs=8", "given twice"),
-        (None, "gpu_memory_utilization=1.5", "a share up to 1"),
+        (None, "gpu_memory_utilization=1.5", "a share above 0 and up to 1"),
         (None, "max_num_seqs=2.5", "a whole number"),
         ("sglang", "max_num_seqs=64", "Known: max_running_requests, chunked_prefill_size"),
         ("any", "max_num_seqs=64", "of one engine"),

@@ -948,6 +948,8 @@ TRAINER = {
     "memory_kind": "allocated",
     "task": "lora",
     "recompute": "full",
+    "rank": "8",
+    "targets": "q_proj, v_proj",
 }
 
 

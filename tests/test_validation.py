@@ -295,7 +295,7 @@ def test_how_requests_met_the_engine(identity, regime):
         ({"accel_norm": "other:raspberry-pi-5"}, "raspberry-pi-5"),
         ({"engine_name": "magic"}, "magic"),
         ({"hf_model_id": "", "model_config": "", "model_name": "nobody/nothing"}, "nobody/nothing"),
-        ({"tp": "3"}, "do not multiply"),
+        ({"tp": "3"}, "are not the"),
         ({"weight_precision": "float128"}, "float128"),
         ({"running_batch": "", "metric_kind": "serving"}, "neither batch"),
         ({"input_len": ""}, "prompt length"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -28,7 +29,7 @@ def machine(text: str, argument: str = "--on") -> list[Machine]:
 
     Parameters
     ----------
-    text : ``ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]``.
+    text : ``ID[:COUNT|:HOSTSxPER][@NETWORK[xPORTS]]``, or ``COUNTxID``.
     argument : flag that the text was given for, as a refusal names it.
 
     Returns
@@ -47,12 +48,11 @@ def machine(text: str, argument: str = "--on") -> list[Machine]:
             argument=argument,
             value=text,
         )
-    turned = re.fullmatch(r"(\d+)\s*[xX*]\s*([A-Za-z].*)", text.strip())
-    if turned or "," in text:
-        parts = [one.strip() for one in text.split(",")]
-        written = f"{turned[2]}:{turned[1]}" if turned else f" {argument} ".join(parts)
+    if "," in text:
+        written = f" {argument} ".join(shlex.quote(one.strip()) for one in text.split(","))
         raise InputError(f"{argument}: cannot read {text!r}; write {argument} {written}", argument=argument, value=text)
-    match = _SPEC.match(text.strip())
+    turned = re.fullmatch(r"(\d+)\s*[xX*]\s*([A-Za-z][^:@]*)(@.*)?", text.strip())
+    match = _SPEC.match(f"{turned[2].strip()}:{turned[1]}{turned[3] or ''}" if turned else text.strip())
     if not match:
         raise InputError(
             f"{argument}: cannot read {text!r}. Example: h100-sxm:8 or rtx-4090:8x1@10gbe",

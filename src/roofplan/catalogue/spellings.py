@@ -11,7 +11,11 @@ from roofplan.catalogue.names import aliases
 TUNED = frozenset({"hf", "base", "it", "chat", "instruct", "pt", "lora", "sft"})
 """Words of a name that do not change dimensions: tuning and packaging of a checkpoint."""
 
-ASIDE = TUNED | {"high", "medium", "low", "thinking", "reasoning"} | {"tokendrop", "dropless", "w", "o", "with", "without", "mtp", "megatron", "layer", "layers", "cut"}
+ASIDE = (
+    TUNED
+    | {"high", "medium", "low", "thinking", "reasoning"}
+    | {"tokendrop", "dropless", "w", "o", "with", "without", "mtp", "megatron", "layer", "layers", "cut"}
+)
 """Words in brackets that describe the run, not the model."""
 
 FORMAT = re.compile(
@@ -43,7 +47,7 @@ def plain(name: str) -> str:
         words = re.findall(r"[a-z]+", match[1].lower())
         return " " if set(words) <= ASIDE else f" {match[1]}"
 
-    return re.sub(r"[\s,:]+", " ", re.sub(r"\(([^)]*)\)", kept, name).rsplit("/", 1)[-1]).strip()
+    return re.sub(r"(?:[\s:]|,(?!\d))+", " ", re.sub(r"\(([^)]*)\)", kept, name).rsplit("/", 1)[-1]).strip()
 
 
 def spelling(name: str) -> str:

@@ -65,8 +65,8 @@ class Printed(Reply):
 
     def check_table(self) -> None:
         """Refuse a table without a name before anything is computed."""
-        if self.out("csv") == "":
-            raise InputError("--csv: give the file to write", argument="--csv", value="")
+        if self.out("csv") in {"", "-"}:
+            raise InputError("--csv: give the file to write", argument="--csv", value=self.out("csv"))
 
     def check_places(self, **others: str | None) -> None:
         """Refuse files that cannot be written, those of other inputs too, before hours are spent on what they shall hold."""

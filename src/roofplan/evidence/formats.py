@@ -115,7 +115,7 @@ def cache_of(text: str) -> str | None:
 def known_format(precision: str) -> bool:
     """Return whether the catalogue has a weight format, possibly with another group size.
 
-    >>> known_format("gptq-g32"), known_format("fp8-g32"), known_format("w3")
+    >>> known_format("gptq-g32"), known_format("bf16-g8"), known_format("w3")
     (True, False, False)
     """
     base, _, group = precision.partition("-g")

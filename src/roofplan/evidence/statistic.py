@@ -36,7 +36,7 @@ def statistic(said: str) -> Statistic:
      Statistic(kind='request', quantile=None))
     """
     words = said.lower()
-    found = PERCENTILE.search(FRACTION.sub(lambda one: f"p{100.0 * float(one[0]):g}", words))
+    found = PERCENTILE.search(words)
     quantile = float(next(filter(None, found.groups()))) / 100.0 if found else 0.5 if MEDIAN.search(words) else None
     if re.search(r"e2e ?/ ?n|first token included|with first token|normali[sz]ed latency", words):
         return Statistic("request", quantile)
@@ -48,9 +48,6 @@ PERCENTILE = re.compile(
 )
 """A percentile, as tables write it."""
 
-
-FRACTION = re.compile(r"^0\.\d+$")
-"""A quantile, as some tables write a percentile."""
 
 MEDIAN = re.compile(r"(?<!or )\bmedian\b(?! of (?:repeats|\d+ runs))")
 """A median over requests or gaps, neither a median of repeats nor an ambiguous ``mean or median``."""

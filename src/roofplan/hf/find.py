@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from roofplan.records.model import Model
 
 HUB_TIMEOUT = 5.0
 """Time that ``hf:`` waits for the network, without retries [s]."""
+
+
+HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?=[^/]+/[^/]+/?$)")
+"""What stands before a model's name in its address on the Hub."""
 
 
 def read_model(name: str) -> Model:
@@ -33,6 +38,7 @@ def read_model(name: str) -> Model:
     UnknownName : the model is neither on disk nor in the catalogue; carries the nearest names.
     InputError : standard input or the Hub cannot be read.
     """
+    name = HUB.sub("", name)
     if name in {"-", STDIN}:
         return hf.from_text(from_stdin("MODEL"), "stdin")
     if name.startswith("hf:"):
@@ -56,7 +62,10 @@ def read_model(name: str) -> Model:
     meant = named(name, as_stored=True) if "/" not in name and len(name) <= catalogue.LONGEST_NAME else None
     if meant is not None:
         return hf.of_catalogue(meant)
-    near = nearest(name[: catalogue.LONGEST_NAME], catalogue.ids("models"))
+    alike = named(name[: catalogue.LONGEST_NAME])
+    near = list(
+        dict.fromkeys([*([alike] if alike else []), *nearest(name[: catalogue.LONGEST_NAME], catalogue.ids("models"))])
+    )
     hint = f" Nearest: {', '.join(near)}." if near else ""
     other = (
         f"; any other: hf:{name}, or the path of its config.json"

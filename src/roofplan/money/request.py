@@ -40,7 +40,7 @@ def bill_of_materials(asked: ChipInputs, fit: Fit) -> Bill:
     own = {f"--{name}": getattr(asked, name) for name in ("node", "area", "hbm", "gddr", "memory", "units", "sold")}
     quote: Price | None = None
     if device is not None:
-        strange = next((flag for flag, value in own.items() if value is not None), None)
+        strange = next((flag for flag, value in own.items() if value is not None), "--dies" if dies != "1" else None)
         if strange is not None:
             raise InputError(f"{strange} describes a chip of your own; leave out {device}", argument=strange)
         found = accelerator(device, "DEVICE")

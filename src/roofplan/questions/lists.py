@@ -71,6 +71,26 @@ Rows = list[tuple[str, str]]
 """Ids with what is said of each."""
 
 
+KINDS = {"devices": ("accelerators", "servers"), "networks": ("links",)}
+"""Kinds of the catalogue behind a list, where they are called otherwise."""
+
+
+def _other_names(name: str) -> dict[str, list[str]]:
+    """Return the other names of what a list holds, by id."""
+    from roofplan import catalogue
+
+    found: dict[str, list[str]] = {}
+    for kind in KINDS.get(name, (name,)):
+        for alias, one in catalogue.index()["aliases"].get(kind, {}).items():
+            found.setdefault(one, []).append(alias)
+    return found
+
+
+def _plain(text: str) -> str:
+    """Return the letters and digits of a name in lower case."""
+    return "".join(filter(str.isalnum, text.lower()))
+
+
 def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callable[[Any], Rows]], Question]:
     """Return a decorator that makes a question of a function that lists: whatever holds the text that is asked for."""
 
@@ -78,8 +98,13 @@ def _list(name: str, record: type[ListInputs] = ListInputs) -> Callable[[Callabl
         def listed(asked: ListInputs, reply: Reply) -> int:
             from roofplan.present.answers.things import list_answer
 
-            every, wanted = rows(asked), asked.text.lower()
-            found = [(one, words) for one, words in every if wanted in one.lower() or wanted in words.lower()]
+            every, wanted = rows(asked), _plain(asked.text)
+            known = _other_names(name)
+            found = [
+                (one, words)
+                for one, words in every
+                if wanted in "|".join(map(_plain, (one, words, *known.get(one, ()))))
+            ]
 
             def screen(page: Page) -> None:
                 for one, words in found:

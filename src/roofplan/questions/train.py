@@ -15,7 +15,7 @@ from roofplan.questions.question import Reply, Row, question
     example="llama-3.1-70b --on h100-sxm:512@ib-ndr --tokens 1T",
     python="plan_training",
     csv="write the ranked plans to FILE: the fastest of each set of degrees, the leanest",
-    emit="print only the launch: megatron, torchtitan, deepspeed or fsdp",
+    emit="print only the launch: megatron, megatron-bridge, torchtitan, deepspeed, fsdp, litgpt or maxtext",
 )
 def train(asked: TrainInputs, reply: Reply) -> None:
     """Training plans: memory of every stage, step time, days, dollars, failures, and which layout."""

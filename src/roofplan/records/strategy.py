@@ -46,7 +46,8 @@ def pinned_parts(text: str | None) -> Iterator[tuple[str, str, str]]:
     >>> list(pinned_parts("tp=8, attention-dp4"))
     [('tp', '8', 'tp=8'), ('attention_dp', '4', 'attention-dp4')]
     """
-    for part in re.split(r"[,\s]+", re.sub(r"\s*=\s*", "=", (text or "").strip())):
+    written = re.sub(r"\bone device\b", "tp1 pp1 dp1", re.sub(r"\s*=\s*", "=", (text or "").strip()))
+    for part in re.split(r"[,\s]+", written):
         name, equals, value = part.partition("=")
         if not equals and (printed := re.fullmatch(r"([a-z-]+?)(\d+)", name, re.IGNORECASE)):
             name, value = printed.groups()

@@ -207,11 +207,18 @@ def pins(text: str | None) -> dict[str, int]:
     {'tp': 8, 'pp': 2}
     """
     out: dict[str, int] = {}
-    for name, value, _ in pinned_parts(text):
+    for name, value, written in pinned_parts(text):
         _refuse_out_of_scope(name, "--strategy")
         if name in out:
             raise InputError(
                 f"--strategy: {name} is given twice", code="bad_strategy", argument="--strategy", value=text
+            )
+        if (stored := catalogue.format_named(written)) in catalogue.formats():
+            raise InputError(
+                f"--strategy: {written} is a number format: --precision {stored}",
+                code="bad_strategy",
+                argument="--strategy",
+                value=text,
             )
         choice(name, DEGREES, "--strategy", code="bad_strategy")
         if not value:

@@ -79,11 +79,13 @@ def settings_of(text: str | None, engine: Engine) -> dict[str, float]:
         flag = known[spelt]
         share = SETTABLE[flag][1] == "fraction"
         try:
-            number = float(value)
+            number = float(value.removesuffix("%")) / 100.0 if share and value.endswith("%") else float(value)
         except ValueError:
             number = -1.0
         if flag in out or not (0.0 < number <= 1.0 if share else number >= 1.0 and number.is_integer()):
-            why = "is given twice" if flag in out else f"must be {'a share up to 1' if share else 'a whole number'}"
+            spaced = "; separate settings by commas" if re.search(r"\s\S+=", value) else ""
+            wanted = "a share above 0 and up to 1" if share else "a whole number of at least 1"
+            why = "is given twice" if flag in out else f"must be {wanted}{spaced}"
             raise InputError(f"--set: {name} {why}", argument="--set", value=text)
         out[flag] = number
     return out

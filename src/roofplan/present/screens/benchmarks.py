@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from roofplan.evidence.benchmarks import CITATION, Benchmarks, Board, Result
 from roofplan.present.screens.page import LETTER, Page, wrapped
 from roofplan.records import units
@@ -55,6 +57,10 @@ def _board(board: Board, page: Page) -> None:
     page.line()
 
 
+BRAND = re.compile(r"^(?:AMD Instinct|NVIDIA|Intel|\[\w+\])\s+(?:MS-Intel\s+)?")
+"""Makers' names, without which accelerators that the catalogue lacks are told apart by what fits their column."""
+
+
 def _row(one: Result, board: Board) -> str:
     ranks = board.ranks.get(one.named, {})
     count = "" if one.accelerators is None else f"{one.accelerators} x "
@@ -62,7 +68,8 @@ def _row(one: Result, board: Board) -> str:
     dollar = "-" if one.per_dollar is None else f"{one.per_dollar / 1e6:.2f}M"
     watt = "-" if one.per_watt is None else units.significant(one.per_watt)
     places = [str(ranks[by]) if by in ranks else "-" for by in ("device", "USD")]
-    text = f"  {(count + one.named)[:21]:22}{one.round:6}{one.weights[:7]:8}{units.significant(value):>10}{places[0]:>5}{dollar:>9}{places[1]:>5}{watt:>7}"
+    named = (count + BRAND.sub("", one.named))[:21]
+    text = f"  {named:22}{one.round:6}{one.weights[:7]:8}{units.significant(value):>10}{places[0]:>5}{dollar:>9}{places[1]:>5}{watt:>7}"
     if one.predicted is None:
         return text
     p, n = one.predicted, one.accelerators or 1

@@ -278,7 +278,7 @@ def _served(found: PoolSimulation) -> list[str]:
     left, broken = int((out.left >= 0.0).sum()), int((out.interrupted > 0).sum())
     lines = said(
         "served",
-        f"{found.served:.2%} of requests · {left:,} users gave up · {broken:,} answers broken off and begun again",
+        f"{found.served:.2%} of requests · {left:,} users gave up · {counted(broken, 'answer')} broken off and begun again",
     )
     up = ", ".join(f"{share:.0%}" for share in out.up[:UNUSED]) + (", ..." if len(out.up) > UNUSED else "")
     lines += said("could serve", f"{found.any_up:.1%} of the time at least one pipeline; each {up}")

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from roofplan import catalogue
 from roofplan.exports.training import TARGETS, launch_or_reason, target_of
 from roofplan.present.screens.explain import doubts, trees_screen
-from roofplan.present.screens.page import LETTER, Page, folded, interval, wrapped
+from roofplan.present.screens.page import LETTER, Page, counted, folded, interval, wrapped
 from roofplan.present.screens.plans import link_text, machine_text, quoted
 from roofplan.records import units
 from roofplan.records.terms import Term
@@ -105,7 +105,7 @@ def _head(result: TrainingResult, plan: TrainingPlan) -> list[str]:
     touched = products / times
     steps = f"{plan.run.steps:,.0f} steps x " if plan.run is not None else "one step of "
     lines += wrapped(
-        f"job: {steps}{job.batch:,} sequences x {job.sequence:,} · {units.significant(per / 1e9)} GFLOP a token ="
+        f"job: {steps}{counted(job.batch, 'sequence')} x {job.sequence:,} · {units.significant(per / 1e9)} GFLOP a token ="
         f" {times} x {units.significant(touched / 1e9)}e9 + attention {units.significant(mixing / 1e9)}e9",
         indent=2,
     )
@@ -210,7 +210,7 @@ def _run(result: TrainingResult, plan: TrainingPlan) -> list[str]:
     lines += wrapped(
         f"  failures      one per {units.show(r.interruption, 's')}, {units.significant(r.failures)} in the run, {how}:"
         f" {units.show(r.restart, 's')} each · checkpoint {units.show(c.bytes, 'B')} every {units.show(c.interval, 's')}"
-        f" (Daly), the run stands {units.show(c.stall, 's')} for it · {r.spares} spare hosts, not in the cost",
+        f" (Daly), the run stands {units.show(c.stall, 's')} for it · {counted(r.spares, 'spare host')}, not in the cost",
         indent=16,
     )
     return lines
