@@ -118,7 +118,7 @@ class Planned(Rated):
         parts=("tp", "pp", "dp", "ep", "attention_dp"),
     )
     best: str = asked(
-        "cost, throughput, latency, devices or energy; without a limit on time, of what takes up to 50 ms a token",
+        "cost, throughput of a device, latency, devices or energy; without a limit on time, of what takes up to 50 ms a token",
         "cost",
     )
     set: str | None = asked(

@@ -344,6 +344,7 @@ def _choose(asked: Request, users: Number, tpot: Number, ok: Number, score: Numb
     With a demanded concurrency or rate, it is the smallest that meets the demand. With a limit on TPOT, it is the best
     within that limit. With neither, it is the best with a TPOT of at most 50 ms: a single user if this strategy has
     none but another on the machine has, and simply the best if no strategy on the machine is that fast.
+    Of users that are as good as the best, to `PLATEAU`, the fewest count.
     """
     n = len(users)
     allowed = np.flatnonzero(ok[:n])
@@ -357,7 +358,12 @@ def _choose(asked: Request, users: Number, tpot: Number, ok: Number, score: Numb
         allowed = below if len(below) else allowed[:1]
     if asked.best == "devices":
         return int(allowed[-1])
-    return int(allowed[np.argmin(score[allowed])])
+    level = score[allowed]
+    return int(allowed[np.flatnonzero(level <= level.min() + PLATEAU * abs(level.min()))[0]])
+
+
+PLATEAU = 1e-3
+"""Relative gain below which more users bring nothing but longer waits for first tokens [1]."""
 
 
 def load_of(asked: Request, rate: Number) -> Number:

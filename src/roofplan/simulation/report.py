@@ -158,6 +158,11 @@ class Simulation:
         return self.growth > 0.0
 
     @property
+    def lifetimes(self) -> float:
+        """How many times as long as a mean request the run lasts [1]."""
+        return self.seconds * self.requests_per_second / self.running if self.running else float("inf")
+
+    @property
     def requests_per_second(self) -> float:
         """Requests answered per second [1/s]."""
         return len(self.load.requests) / self.seconds

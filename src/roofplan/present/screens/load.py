@@ -144,9 +144,11 @@ def _limits(felt: Felt) -> list[str]:
         return lines
     if found.rate > 0.0:
         ends = f" [{', '.join(units.significant(one, 2) for one in found.ends)}]" if found.ends else ""
-        lines.append(
-            f"  up to     about {units.significant(found.rate, 2)}{ends} req/s are kept inside them by this layout; beyond, {breaks}"
-        )
+        kept = f"about {units.significant(found.rate, 2)}{ends} req/s are kept inside them by this layout; beyond, {breaks}"
+        lines += wrapped(f"  up to     {kept}", indent=12)
+        if found.at.lifetimes < LASTING:
+            brief = f"the run is {units.significant(found.at.lifetimes, 2)} times as long as a request, too short for its queue to show"
+            lines += wrapped(f"  ! short   {brief}; more --requests give a rate that lasts", indent=12)
         for code, text in felt.result.warnings:
             lines += wrapped(f"  layout    {text}", indent=12) if code == "reordered" else []
         return lines
@@ -155,6 +157,10 @@ def _limits(felt: Felt) -> list[str]:
     miss = f"{title} is {units.significant(worst.time * scale)} {unit} at {worst.objective.percentile}, {units.significant(worst.over)} times the limit"
     lines += wrapped(f"  up to     no rate: even at {units.significant(found.missed, 2)} req/s {miss}", indent=12)
     return lines
+
+
+LASTING = 10.0
+"""Length of a run over that of a mean request below which a rate above capacity may seem to be kept [1]."""
 
 
 def _limit(one: Judged, heading: str) -> str:
