@@ -44,6 +44,17 @@ BAD = [
     (["serve", "llama-3.1-70b", "--on", "a100-sxm-80:8+h100-sxm:8"], "mixed devices"),
     (["serve", "./nowhere.json", "--on", "h100-sxm:8"], "no file"),
     (["serve", "bert-base", "--on", "h100-sxm:1"], "encoder"),
+    (
+        ["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--strategy", "tp2 dp2 fp8"],
+        "fp8 is a number format: --precision fp8",
+    ),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--set", "max_num_seqs=0"], "a whole number of at least 1"),
+    (
+        ["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--set", "max_num_seqs=9 block_size=16"],
+        "separate settings by commas",
+    ),
+    (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--csv", "-"], "--csv: give the file to write"),
+    (["cost", "chip", "h100-sxm", "--dies", "3"], "--dies describes a chip of your own"),
     (["serve"], "MODEL is missing"),
     (["serve", "llama-3.1-70b", "--onn", "h100-sxm:8"], "--onn"),
     (["srve", "llama-3.1-70b"], "no command"),
@@ -523,3 +534,46 @@ def test_a_table_without_a_name_is_refused_before_anything_is_computed(run, monk
     monkeypatch.setattr("roofplan.cli.printed._progress", began)
     code, _, err = run(*words.split(), "--csv", "")
     assert (code, "--csv: give the file to write" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("models", "llama3.1"), "llama-3.1-8b"),
+        (("models", "Llama 3.1 70B"), "llama-3.1-70b"),
+        (("devices", "RTX 4090 Laptop"), "rtx-4090-laptop"),
+        (("devices", "h100_80gb"), "h100-sxm"),
+        (("engines", "TRT-LLM"), "tensorrt-llm-1.2"),
+    ],
+)
+def test_lists_are_searched_by_any_spelling_of_any_name(run, words, found):
+    code, out, _ = run(*words)
+    assert code == 0
+    assert any(line.startswith(f"{found} ") for line in out.splitlines())
+
+
+@pytest.mark.parametrize(
+    "name", ["https://huggingface.co/meta-llama/Llama-3.1-8B", "hf.co/meta-llama/Llama-3.1-8B-Instruct", "llama3.1:8b"]
+)
+def test_a_model_is_found_by_its_address_or_tag(run, name):
+    code, out, _ = run("model", name)
+    assert code == 0
+    assert out.startswith("8,030,261,248 parameters")
+
+
+def test_a_name_in_another_format_is_answered_with_the_nearest(run):
+    code, _, error = run("model", "RedHatAI/Llama-3.1-8B-Instruct-FP8-dynamic")
+    assert code == 2
+    assert "Nearest: llama-3.1-8b" in error
+
+
+def test_the_label_of_a_single_device_can_be_pasted_back(run):
+    code, out, _ = run("serve", "llama-3.1-8b", "--on", "NVIDIA H100 80GB HBM3:1", "--strategy", "one device")
+    assert code == 0
+    assert "one device" in out
+
+
+def test_shares_of_settings_may_be_percentages(run):
+    words = ("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--set")
+    (_, whole, _), (_, share, _) = run(*words, "gpu_memory_utilization=80%"), run(*words, "gpu_memory_utilization=0.8")
+    assert whole.splitlines()[6:9] == share.splitlines()[6:9]

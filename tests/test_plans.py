@@ -569,3 +569,12 @@ def test_a_request_is_what_lacks_room_only_where_the_weights_leave_some(weights,
     said = str(misses._memory_miss(asked, SimpleNamespace(misses=[miss]), []))
     assert f"weights need {units.gib(book.weights)} GiB a device" in said
     assert ("one request of" in said) == says
+
+
+def test_users_who_would_only_wait_are_not_planned():
+    """Where steps are full of prompts, more users bring no more tokens."""
+    plan = plan_serving("llama-3.1-8b", ["h100-sxm:1"], output=1).plans[0]
+    most = plan_serving("llama-3.1-8b", ["h100-sxm:1"], output=1, concurrency=400).plans[0]
+    assert plan.users < 64
+    rates = [one.metrics["output_tokens_per_second"].value for one in (plan, most)]
+    assert rates[0] == pytest.approx(rates[1], rel=2e-3)

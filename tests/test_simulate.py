@@ -326,3 +326,20 @@ def test_a_flag_of_no_value_stands_in_the_command_that_reproduces(run_json):
     for more in ((), ("--datacenter",)):
         _, document = run_json(*words, *more)
         assert ("--datacenter" in document["reproduce"].split()) is bool(more)
+
+
+def test_a_run_too_short_for_its_queue_says_so(run):
+    words = (
+        "simulate",
+        "llama-3.1-8b",
+        "--on",
+        "h100-sxm:1",
+        "--slo",
+        "ttft=500ms@p99",
+        "--find",
+        "rate",
+        "--requests",
+    )
+    (_, short, _), (_, long, _) = run(*words, "300"), run(*words, "10000")
+    assert "too short for its queue to show" in " ".join(short.split())
+    assert "too short" not in long
