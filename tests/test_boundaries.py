@@ -263,3 +263,14 @@ def test_long_warnings_of_a_table_are_indented(monkeypatch):
     lines = [line for line in out.getvalue().splitlines() if line.strip().startswith("words")]
     assert lines
     assert {len(line) - len(line.lstrip()) for line in lines} == {4}
+
+
+def test_a_separator_ends_its_line():
+    items = [f"{number}% of something" for number in range(10, 30)]
+    for sign in ("·", "+"):
+        for width in range(30):
+            lines = folded("x" * width + " " + f" {sign} ".join(items), 16)
+            joined = " ".join(line.strip() for line in lines)
+            assert joined == "x" * width + " " + f" {sign} ".join(items) if width else True
+            assert max(map(len, lines)) <= WIDTH
+            assert not any(line.strip().startswith(f"{sign} ") for line in lines)

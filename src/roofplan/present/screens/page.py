@@ -87,11 +87,17 @@ def folded(text: str, indent: int = 16, end: str = "") -> list[str]:
         if end:  # a command is cut outside of its quotes
             while cut > 0 and text.count("'", 0, cut) % 2:
                 cut = text.rfind(" ", indent + 1, cut)
+        while cut > 0 and text[cut:].lstrip()[:2] in SEPARATORS:  # a separator ends its line
+            cut = cut + 2 if cut + 2 <= WIDTH else text.rfind(" ", indent + 1, cut)
         if cut <= 0:
             break
         pieces.append(text[:cut].rstrip() + end)
-        text = " " * indent + text[cut:].lstrip(" ·+")
+        text = " " * indent + text[cut:].lstrip()
     return [*pieces, text]
+
+
+SEPARATORS = ("· ", "+ ")
+"""What stands between the items of a line."""
 
 
 def interval(m: Metric, scale: float, unit: str) -> str:
