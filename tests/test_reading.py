@@ -14,6 +14,7 @@ from roofplan.catalogue.machines import machine
 from roofplan.catalogue.spellings import bare, named
 from roofplan.errors import InputError
 from roofplan.evidence.alternatives import alternatives
+from roofplan.evidence.cluster import machine_of
 from roofplan.evidence.engines import engine_of
 from roofplan.evidence.fits.engines import usable
 from roofplan.evidence.fits.left_out import fit_without
@@ -22,7 +23,7 @@ from roofplan.evidence.inference import case_of, inference_case, known_cases
 from roofplan.evidence.models import experts_of, model_of, off_size, stated_size
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_figures, training_outcomes, validated
 from roofplan.evidence.rows import EITHER, READ, Assumed, Skipped, read
-from roofplan.evidence.training import _zero, machine_of, training_case
+from roofplan.evidence.training import _zero, training_case
 from roofplan.hf.find import read_model
 from roofplan.operations.table import element_bytes
 from roofplan.records.model import Dense

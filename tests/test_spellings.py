@@ -8,6 +8,7 @@ from conftest import FIT
 from roofplan import api
 from roofplan.catalogue.spellings import named
 from roofplan.evidence.cells import plain_cell
+from roofplan.evidence.cluster import machine_of
 from roofplan.evidence.engines import engine_of, parted, release_in
 from roofplan.evidence.formats import cache_of, format_in_name, format_of, known_format
 from roofplan.evidence.frameworks import framework_of
@@ -17,7 +18,7 @@ from roofplan.evidence.predictions import inference_outcomes
 from roofplan.evidence.rows import Assumed, Skipped, read, unread
 from roofplan.evidence.serving_figures import limited_by_rate
 from roofplan.evidence.statistic import statistic
-from roofplan.evidence.training import machine_of, precision_of, training_case
+from roofplan.evidence.training import precision_of, training_case
 from roofplan.inputs import ValidateInputs
 from roofplan.present.answers.evidence import validate_answer
 

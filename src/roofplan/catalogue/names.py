@@ -35,9 +35,11 @@ def aliases(kind: str) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def index() -> Table:
-    """Return the index file, which `indexed` computes.
+    """Return the index file, which `indexed` computes: what would otherwise need many files.
 
-    It holds what would otherwise need many files: aliases, the servers of each device, and fitted constants.
+    Returns
+    -------
+    Aliases by kind, the servers of each device, and fitted constants.
     """
     found: Table = json.loads((ROOT / "index.json").read_text())
     return found

@@ -10,15 +10,13 @@ from roofplan.evidence.engines import VERSION, launched
 from roofplan.evidence.inference import (
     ANSWER,
     CACHE,
-    FORMAT,
     LAYOUT,
     LENGTHS,
     PROMPT,
     InferenceCase,
     fewest_ranks,
-    model_id,
-    of_catalogue,
 )
+from roofplan.evidence.served import FORMAT, model_id, of_catalogue
 from roofplan.operations.table import element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.strategy import Strategy

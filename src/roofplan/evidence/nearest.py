@@ -8,8 +8,9 @@ from typing import Any
 
 from roofplan import catalogue, hf
 from roofplan.errors import RoofplanError
-from roofplan.evidence.inference import InferenceCase, inference_case, model_id
+from roofplan.evidence.inference import InferenceCase, inference_case
 from roofplan.evidence.rows import Row, Skipped, against, number
+from roofplan.evidence.served import model_id
 from roofplan.evidence.serving_figures import predicted_figures
 from roofplan.records import units
 from roofplan.records.calibration import Fit
