@@ -329,13 +329,11 @@ def _score(
     """Return the objective to minimise."""
     if best == "latency":
         return tpot
-    if best == "throughput":
-        return -rate / machine.count
     if best == "devices":
         return machine.count + 0.0 * tpot - 1e-9 * rate
     if best == "energy":
         return np.inf + 0.0 * tpot if watts is None else watts / rate
-    return (1e9 - rate / machine.count) + 0.0 * tpot if cost is None else cost.total / rate
+    return -rate / machine.count if best == "throughput" or cost is None else cost.total / rate
 
 
 def _choose(asked: Request, users: Number, tpot: Number, ok: Number, score: Number, *, quick: bool) -> int | None:
