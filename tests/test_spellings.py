@@ -506,6 +506,31 @@ def test_networks_are_read_from_any_part_of_the_cell(text, name, ports, rate):
     assert found.network.id == name
 
 
+@pytest.mark.parametrize(
+    ("device", "devices", "per_node", "text", "hosts", "ports"),
+    [
+        ("gb200", "128", "4", "", 2, 64),  # trays of racks
+        ("gb300", "16", "4", "", 1, 1),
+        ("gb200", "512", "4", "nvlink5; 4x400 Gb/s IB", 8, 64),
+        ("tpu-v5p", "128", "4", "", 1, 1),
+        ("h100-sxm", "16", "4", "", 4, 4),  # half a board
+    ],
+)
+def test_nodes_of_racks_and_pods_share_one_fabric(device, devices, per_node, text, hosts, ports):
+    cells = {"accel_norm": device, "accelerators_total": devices, "devices_per_node": per_node, "interconnect": text}
+    found = machine_of({**TRAINED, **cells}, Assumed())
+    assert (found.hosts, found.ports) == (hosts, ports)
+
+
+def test_code_that_was_not_compiled_passes_over_its_memory_more_often():
+    plain, compiled = (
+        framework_of({**TRAINED, "framework": "torchtitan", "month": "2025-06", "compiled": said}, Assumed())
+        for said in ("no", "yes")
+    )
+    assert plain.keeps("memory_passes") > 2 * compiled.keeps("memory_passes")
+    assert plain.keeps("loss_passes") > compiled.keeps("loss_passes")
+
+
 def test_a_network_that_is_not_understood_is_said():
     assumed = Assumed()
     machine_of({**TRAINED, "interconnect": "nvlink3; carrier pigeons"}, assumed)

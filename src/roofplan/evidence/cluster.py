@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from roofplan import catalogue
-from roofplan.catalogue.machines import machine, ports_as_sold
+from roofplan.catalogue.machines import LARGEST_BOX, machine, ports_as_sold
 from roofplan.errors import RoofplanError
 from roofplan.evidence.models import counted, device_of
 from roofplan.evidence.rows import Assumed, Row, Skipped, number
@@ -20,13 +20,16 @@ NETWORK = re.compile(
 
 
 def machine_of(row: Row, assumed: Assumed) -> Machine:
-    """Return the machine of a row: devices, devices per node, and the stated network, else the one it is sold with."""
+    """Return the machine of a row: devices, devices per node, and the stated network, else the one it is sold with.
+
+    Nodes of racks and pods share one scale-up fabric, so that the number of their devices divides nothing.
+    """
     device, whole = device_of(row, assumed), number(row, "accelerators_total") or counted(row)[1]
     if whole is None:
         raise Skipped("number of devices not stated")
     text, per_node = row.get("interconnect", ""), number(row, "devices_per_node")
-    joined = re.search(r"NVL(\d+)", text)
-    most = int(joined[1]) if joined else None if "ICI" in text or per_node is None else int(per_node)
+    joined, racked = re.search(r"NVL(\d+)", text), catalogue.accelerator(device).domain > LARGEST_BOX
+    most = int(joined[1]) if joined else None if racked or per_node is None else int(per_node)
     base = _on_bus(_machine_of_count(device, int(whole), most), text)
     if base.network is None:
         return base
@@ -46,7 +49,8 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
             )
         return sold
     each = (rate[5] or "").lower() in {"gpu", "device", "chip"}
-    total = int(rate[1] or 1) * _rate(rate) * (base.per_host if each else 1)
+    node = per_node if racked and per_node else base.per_host  # the trays of a rack are its nodes
+    total = int(rate[1] or 1) * _rate(rate) * base.per_host / (1.0 if each else node)
     link = named or base.network
     ports = max(1, round(total / link.bandwidth))
     stated = Sourced(value=total / ports, unit="B/s", text=rate[0], source=row["id"], seen="", kind="given")

@@ -57,6 +57,8 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
         assumed.add(f"framework {other.text}")
         found = found.standing_for(other.name, untuned=other.untuned, recompute=other.recompute)
     found = _with_loss(found, loss, other.loss if other else "", assumed)
+    if row.get("compiled", "").lower() in {"no", "false"}:
+        found = found.uncompiled()
     return _with_attention(found, row.get("flash_attention", ""), when, assumed)
 
 

@@ -146,8 +146,16 @@ class Framework:
 
     def with_fused_loss(self) -> Framework:
         """Return the framework with a loss that is computed by chunks together with the head, and writes no logits."""
-        fused = {name: self.memory[f"{name}_fused"] for name in ("logits_kept", "loss_passes")}
-        return replace(self, memory={**self.memory, **fused})
+        return self._otherwise("_fused")
+
+    def uncompiled(self) -> Framework:
+        """Return the framework with kernels as PyTorch starts them, where its own are described as made by torch.compile."""
+        return self._otherwise("_uncompiled")
+
+    def _otherwise(self, ending: str) -> Framework:
+        """Return the framework with every quantity that another of the same name and this ending replaces."""
+        other = {name.removesuffix(ending): value for name, value in self.memory.items() if name.endswith(ending)}
+        return replace(self, memory={**self.memory, **other})
 
     def __hash__(self) -> int:
         """Return the hash of the id; frameworks that differ under one id compare unequal."""
