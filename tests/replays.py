@@ -32,7 +32,7 @@ import scenes
 
 FOLDER = Path(__file__).parent / "replay"
 DAY = dt.date(2026, 11, 22)
-WANTED = 320
+WANTED = 200
 """Answers of each kind with a plan or a figure."""
 REFUSED = 60
 """Refusals of each kind that are kept beside them."""

@@ -46,6 +46,12 @@ def test_odd_requests_are_refused_in_one_line(run, tmp_path, text):
     assert "--request" in err
 
 
+def test_an_answer_of_another_command_is_refused_with_the_command_that_reads_it(run, answer):
+    code, out, err = run("simulate", "--request", answer)
+    assert (code, out) == (2, "")
+    assert f"roofplan serve --request {answer}" in err
+
+
 REPRODUCED = [
     ["gpt-oss-120b", "--on", "gb200-nvl72", "--best", "energy"],
     ["llama-3.1-8b", "--on", "l40s:4", "--rate", "0.1req/s"],

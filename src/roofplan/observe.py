@@ -285,7 +285,7 @@ def compare(asked: CompareInputs, *, ledger: Path, fit: Fit | None = None) -> Be
     from roofplan.evidence.beside import planned_in
     from roofplan.measure.ledger import opened
 
-    pins = planned_in(str(asked.plan))
+    pins = planned_in(str(asked.plan), "PLAN")
     with opened(ledger) as book:
         kept = book.find(number_of(asked.run or "", "RUN"))
         if "schedule" in kept.about:

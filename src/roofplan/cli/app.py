@@ -68,7 +68,7 @@ def add(question: Question, to: App = app) -> Callable[..., int]:
                 if word.startswith("--"):
                     _refuse_option(word, flags, question.name)
             if reply.out("request") is not None:
-                explicit = {**earlier(reply.out("request"), record), **explicit}
+                explicit = {**earlier(reply.out("request"), question), **explicit}
             asked = reply.asked = record.of(explicit)
             question.check(asked)
             reply.code = question.answer(asked, reply) or 0
@@ -123,8 +123,8 @@ def _of_outputs(question: Question) -> list[inspect.Parameter]:
     return [_parameter(name, default, text) for name, (default, text) in question.outputs.items()]
 
 
-def earlier(path: str, record: type[Inputs]) -> Row:
-    """Return the inputs of an earlier answer in a file, or on standard input."""
+def earlier(path: str, question: Question) -> Row:
+    """Return the inputs of an earlier answer to a question in a file, or on standard input."""
     from roofplan.hf.find import from_stdin
 
     if not path:
@@ -140,7 +140,10 @@ def earlier(path: str, record: type[Inputs]) -> Row:
         raise InputError(f"--request: {path}: {why}", argument="--request", value=path) from None
     if not isinstance(document, dict):
         raise InputError(f"--request: {path} holds no inputs", argument="--request", value=path)
-    return record.read(document)
+    if (command := document.get("command", question.name)) != question.name:
+        message = f"--request: {path} is an answer of {command}: roofplan {command} --request {path} asks it again"
+        raise InputError(message, argument="--request", value=path)
+    return question.record.read(document)
 
 
 # Running -----------------------------------------------------------------------------------------

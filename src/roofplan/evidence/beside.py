@@ -196,12 +196,13 @@ Pins = dict[str, object]
 """What pins a plan: inputs of `simulate` without a load."""
 
 
-def planned_in(path: str) -> Pins:
+def planned_in(path: str, argument: str = "--plan") -> Pins:
     """Return what pins the first plan of a JSON answer of ``serve`` or ``simulate``.
 
     Parameters
     ----------
     path : of the file.
+    argument : that it was given as, for a refusal.
 
     Returns
     -------
@@ -215,12 +216,12 @@ def planned_in(path: str) -> Pins:
         document = json.loads(read(path))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "holds no JSON"
-        raise InputError(f"--plan: {path}: {why}", argument="--plan", value=path) from None
+        raise InputError(f"{argument}: {path}: {why}", argument=argument, value=path) from None
     found = document if isinstance(document, dict) else {}
     plan = (found.get("plans") or [found])[0]
     if found.get("command") not in {"serve", "simulate"} or "strategy" not in plan:
-        message = f"--plan: {path} holds no plan: roofplan serve MODEL --on MACHINE --json > {path} writes one"
-        raise InputError(message, argument="--plan", value=path)
+        message = f"{argument}: {path} holds no plan: roofplan serve MODEL --on MACHINE --json > {path} writes one"
+        raise InputError(message, argument=argument, value=path)
     asked = {name: value for name, value in found["inputs"].items() if name in KEPT and value is not None}
     pins = ",".join(f"{name}={value}" for name, value in plan["strategy"].items())
     return asked | {"on": (plan.get("machine") or found["machine"])["text"], "strategy": pins, "engine": plan["engine"]}
