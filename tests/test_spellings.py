@@ -7,6 +7,7 @@ from conftest import FIT
 
 from roofplan import api
 from roofplan.catalogue.spellings import named
+from roofplan.evidence.alternatives import alternatives
 from roofplan.evidence.cells import plain_cell
 from roofplan.evidence.cluster import machine_of
 from roofplan.evidence.engines import engine_of, parted, release_in
@@ -152,6 +153,17 @@ def test_a_memory_that_is_not_the_devices_is_said():
     assert not [x for x in served(accel_norm="RTX 4090 24GB").assumed if x.startswith("device")]
 
 
+@pytest.mark.parametrize(
+    ("name", "stated"), [("A100 80GB", False), ("H100", False), ("NVIDIA A100-SXM4-80GB", True), ("H100 PCIe", True)]
+)
+def test_modules_and_cards_of_one_name_widen_the_interval(name, stated):
+    case = served(accel_norm=name, count="4", tp="4")
+    assert ("form" not in case.unstated) == stated
+    others = [] if stated else alternatives(case, "form")
+    assert [one.machine.device.id[4:9] for one in others] == ([] if stated else ["-pcie"])
+    assert ("form" not in trained(accel_norm=name).unstated) == stated
+
+
 def test_the_number_in_a_devices_name_counts_where_no_other_is_stated():
     assert served(accel_norm="4xH100", count="").machine.count == 4
     assert served(accel_norm="4xH100", count="2").machine.count == 2
@@ -165,6 +177,7 @@ def test_the_number_in_a_devices_name_counts_where_no_other_is_stated():
         ("unsloth/llama-3-8b-bnb-4bit", "llama-3-8b"),
         ("neuralmagic/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "llama-3.1-8b"),
         ("gpt-oss-120b (high)", "gpt-oss-120b"),
+        ("nvidia/DeepSeek-R1-0528-FP4-v2", "deepseek-r1"),
     ],
 )
 def test_models_are_found_by_tags_and_packed_names(name, identity):
@@ -190,6 +203,7 @@ def test_a_size_behind_a_name_must_be_the_models():
         ("INT4 weight only", "int4-weight"),
         ("Q4_K - Small", "q4_k_s"),
         ("UD-Q4_K_XL", "q4_k_m"),
+        ("UD-Q8_K_XL", "q8_0"),
         ("AWQ-Marlin", "awq"),
         ("4.65bpw", "exl-4.65bpw"),
         ("bf16", "checkpoint"),
@@ -267,7 +281,8 @@ def test_releases_are_read_from_what_stands_around_them(text, numbers):
 
 def engine(name, version="", month="2025-02"):
     assumed = Assumed()
-    found = engine_of({"engine_name": name, "engine_version": version, "month": month}, assumed)
+    row = {"engine_name": name, "engine_version": version, "month": month, "accel_norm": "h100-sxm"}
+    found = engine_of(row, assumed)
     return found.id, " | ".join(assumed.texts)
 
 
@@ -293,6 +308,11 @@ def test_a_version_that_is_none_is_said_and_left_open():
     assert "engine version main: not known, read as vllm-0.6 by the date of the run" in engine("vllm", "main")[1]
     assert parted("vllm-rocm") == ("vllm", "")
     assert engine("sglang", "0.5.0")[0] == engine("sglang", "0.5")[0] == "sglang-0.5"
+
+
+def test_software_planned_as_another_takes_a_release_that_runs_on_the_device():
+    case = served(engine_name="jetstream", engine_version="", accel_norm="TPU v5e", count="8", tp="8", month="2024-04")
+    assert case.engine.id == "vllm-0.6"  # vLLM of that month had no TPUs
 
 
 @pytest.mark.parametrize("name", ["vLLM (speculative decoding)", "SGLang (PD disaggregation)", "vLLM (EAGLE-3)"])
@@ -329,6 +349,19 @@ def test_clients_that_a_rate_holds_back_are_an_open_loop():
     }
     assert found["output_tokens_per_second"].predicted.value == pytest.approx(256.0, rel=0.1)
     assert found["output_tokens_per_second"].regime == "open loop"
+
+
+def test_a_rate_of_prompts_of_unknown_length_is_left_out():
+    case = served(
+        engine_name="llama.cpp",
+        engine_version="b5200",
+        weight_precision="q4_k_m",
+        input_len="",
+        prefill_tokens_per_s="900",
+        client_concurrency="",
+        running_batch="1",
+    )
+    assert set(case.measured) == {"output_tokens_per_second"}
 
 
 def test_llama_cpp_prints_the_rate_of_decoding_whether_or_not_a_row_says_so():

@@ -21,6 +21,9 @@ LARGEST_BOX = 16
 MOST_DEVICES = 1_048_576
 """Most devices of a machine that is planned [1]."""
 
+FORM = re.compile(r"-(sxm\d?|pcie|nvl)(?=-|$)")
+"""Form of a device in its id: a module on a board, a card, or a card with bridges."""
+
 _SPEC = re.compile(r"^(?P<id>.+?\.toml|[^:@]+?)(?::(?P<count>[^@]*))?(?:@(?P<network>.+))?$")
 
 
@@ -315,6 +318,27 @@ def _together(device: Accelerator) -> int:
     torus = device.scale_up in catalogue.ids("links") and catalogue.link(device.scale_up).topology == "torus"
     joined = device.domain if torus else min(device.domain, LARGEST_RACK)
     return max(box_size(device), joined if device.domain > LARGEST_BOX else 0)
+
+
+def other_form(device: str) -> str | None:
+    """Return the device of another form that goes by the same name, a card before others; None where there is none.
+
+    >>> other_form("a100-sxm-80"), other_form("h200-sxm"), other_form("p100-pcie-16"), other_form("b200")
+    ('a100-pcie-80', 'h200-nvl', 'p100-sxm2-16', None)
+    """
+    kin = [one for one in catalogue.ids("accelerators") if FORM.sub("", one) == FORM.sub("", device) != one]
+    return min((one for one in kin if one != device), key=lambda one: "-pcie" not in one, default=None)
+
+
+def in_other_form(found: Machine) -> Machine | None:
+    """Return a machine with its devices in another form, such as cards in place of modules; None where they have one form."""
+    other = other_form(found.device.id)
+    if other is None:
+        return None
+    count = found.hosts, found.per_host
+    return _built(
+        catalogue.accelerator(other), *count, None, found.network, found.ports, f"{other}:{count[0]}x{count[1]}"
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -75,10 +75,14 @@ def bare(name: str) -> tuple[str, frozenset[str]]:
     --------
     >>> bare("Qwen3-235B-A22B-Instruct-2507-FP8")
     ('Qwen3-235B-A22B', frozenset({'2507'}))
+    >>> bare("DeepSeek-R1-0528-NVFP4-v2"), bare("Mistral-7B-v3")
+    (('DeepSeek-R1', frozenset({'0528'})), ('Mistral-7B-v3', frozenset()))
     >>> bare("DeepSeek-R1-Distill-8B")
     ('DeepSeek-R1-Distill-8B', frozenset())
     """
     rest, dates = plain(name), set()
+    if (packed := re.search(r"^(.+[\s_-]([^\s_-]+))[\s_-]v\d$", rest)) and FORMAT.match(packed[2].lower()):
+        rest = packed[1]  # packed anew
     while match := re.search(r"^(.+?)[\s_-]+([^\s_-]+)$", rest):
         last = match[2].lower()
         if DATE.match(last):

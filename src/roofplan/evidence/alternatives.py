@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from roofplan import catalogue
+from roofplan.catalogue.machines import in_other_form
 from roofplan.evidence.engines import VERSION, launched
 from roofplan.evidence.inference import (
     ANSWER,
@@ -16,6 +17,7 @@ from roofplan.evidence.inference import (
     InferenceCase,
     fewest_ranks,
 )
+from roofplan.evidence.models import FORM
 from roofplan.evidence.served import FORMAT, model_id, of_catalogue
 from roofplan.operations.table import element_bytes
 from roofplan.records.engine import Engine
@@ -27,7 +29,7 @@ def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
     """Return a case with each other plausible value of an input that its row omits.
 
     These are the engine releases just before and after, half and twice the prompt length, half and four times the answer, the other cache
-    width, weights in another format, requests of equal lengths, which keep clients in step, or of
+    width, weights in another format, devices of another form, requests of equal lengths, which keep clients in step, or of
     unequal ones, and one replica on all devices instead of the most that hold the model, or the other way round. Those whose weights the device cannot multiply are left out.
     """
     found = _OTHERS[unstated](replace(case, unstated=()))
@@ -64,6 +66,12 @@ def _in_other_formats(case: InferenceCase) -> list[InferenceCase]:
     return [replace(case, model=of_catalogue(model_id(case.row), "q8_0"))] if case.engine.name == "llama.cpp" else []
 
 
+def _in_other_form(case: InferenceCase) -> list[InferenceCase]:
+    """Return a case on cards in place of modules, or the other way round."""
+    other = in_other_form(case.machine)
+    return [] if other is None else [replace(case, machine=other)]
+
+
 def _with_prompt(case: InferenceCase, factor: float) -> InferenceCase:
     """Return a case with its prompt length scaled by a factor."""
     load = case.workload
@@ -82,5 +90,6 @@ _OTHERS: dict[str, Callable[[InferenceCase], list[InferenceCase]]] = {
         replace(case, kv_bytes=width) for width in {element_bytes(name) for name in ("bf16", "fp8")} - {case.kv_bytes}
     ],
     LAYOUT: _in_other_layouts,
+    FORM: _in_other_form,
 }
 """Other plausible values of each input that rows may omit."""

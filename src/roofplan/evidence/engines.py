@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from roofplan import catalogue
 from roofplan.errors import nearest
+from roofplan.evidence.models import device_of, is_path
 from roofplan.evidence.rows import Assumed, Row, Skipped, number
 from roofplan.records.engine import Engine
 from roofplan.records.source import Sourced
@@ -37,7 +38,10 @@ def engine_of(row: Row, assumed: Assumed) -> Engine:
             near = ", ".join(nearest(name, catalogue.aliases("engines")))
             raise Skipped(f"engine {name or 'not stated'} is not described{f'; nearest: {near}' if near else ''}")
         # software with kernels of its own has no release of the profile, whatever the date of a run
-        dated = None if other.kernels else engine_version(catalogue.engine(other.id).name, "", when)
+        device = device_of(row)
+        vendor = "" if is_path(device) else catalogue.accelerator(device).vendor
+        vendor = "" if vendor in other.vendors else vendor
+        dated = None if other.kernels else engine_version(catalogue.engine(other.id).name, "", when, vendor)
         identity = dated or other.id
         assumed.add(f"engine {replace(other, id=identity).text}")
         found = catalogue.engine(identity)
@@ -78,14 +82,16 @@ def launched(row: Row, engine: Engine) -> Engine:
     return replace(engine, chunked_prefill=stated == "yes") if stated in {"yes", "no"} else engine
 
 
-def engine_version(name: str, version: str, when: str = "") -> str | None:
+def engine_version(name: str, version: str, when: str = "", vendor: str = "") -> str | None:
     """Return the catalogue's version of an engine for a published run, None where the engine is not described.
 
     For a stated version this is the nearest at or below it, or the first profile whose ``since`` it reaches. Without one it is the
     release nearest to the run's month, before or after.
-    Where only a year is known it is the newest release up to that year, or the oldest known release.
+    Where only a year is known it is the newest release up to that year, or the oldest known release. Releases that do not run on
+    the devices of a `vendor` are left out where any do.
     """
     ranked = _versions(name)
+    ranked = [one for one in ranked if not vendor or vendor in one.vendors] or ranked
     if not ranked:
         return None
     wanted = release_in(version)

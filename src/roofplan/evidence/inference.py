@@ -329,17 +329,19 @@ def _integer(value: float | None) -> int | None:
 
 
 def measured_of(row: Row) -> dict[str, float]:
-    """Return the published figures of a row by metric, in SI, without those derived from other figures."""
+    """Return the published figures of a row by metric, in SI, without those derived from other figures.
+
+    A rate of prompts of unknown length says nothing; beside it the rate of decoding still does.
+    """
     out = {}
     one_token = number(row, "output_len") == 1.0
     for metric, column, scale in (("tpot", "tpot_ms", 1e-3), ("ttft", "ttft_ms", 1e-3)):
         value = number(row, column)
         if value is not None and value > 0.0 and not (one_token and metric == "tpot"):
             out[metric] = value * scale
-    prompts = number(row, "prefill_tokens_per_s")
-    if prompts:
+    prompts, output = number(row, "prefill_tokens_per_s"), number(row, "output_tokens_per_s")
+    if prompts and (row.get("input_len") or not (output or "tpot" in out)):
         out["prefill_tokens_per_second"] = prompts
-    output = number(row, "output_tokens_per_s")
     follows = row.get("metric_kind") == "latency" and "tpot" in out
     if output and not follows and "throughput_derived" not in row.get("quality_flags", ""):
         out["output_tokens_per_second"] = output
@@ -429,7 +431,7 @@ def _workload(row: Row, engine: Engine, assumed: Assumed) -> tuple[Workload, flo
         prompt = _prompt_of_data_set(row)
         if prompt is not None:
             assumed.add(f"prompt: {prompt:g} tokens, of which the source states the data set alone", PROMPT)
-        elif one_batch and not row.get("prefill_tokens_per_s"):
+        elif one_batch and (row.get("output_tokens_per_s") or row.get("tpot_ms")):
             prompt = CHAT
             assumed.add(f"prompt: {prompt:g} tokens, which are not stated", PROMPT)
         else:

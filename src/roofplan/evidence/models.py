@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from roofplan import catalogue, hf
+from roofplan.catalogue.machines import other_form
 from roofplan.catalogue.spellings import bare, named, plain
 from roofplan.errors import RoofplanError, nearest
 from roofplan.evidence.rows import EXPERTS_TOGETHER, Assumed, Row, Skipped, number
@@ -32,6 +33,13 @@ CAPACITY = re.compile(r"[\s_-]*\b(\d+)\s*gi?b?\b", re.IGNORECASE)
 """Memory in a device's name [GiB]."""
 
 
+FORM = "form"
+"""Whether devices are modules or cards, an input that rows may omit and that has another plausible value."""
+
+FORMED = re.compile(r"sxm|pcie|\bnvl|nvswitch|[hd]gx", re.IGNORECASE)
+"""Words that tell the form of devices."""
+
+
 def counted(row: Row) -> tuple[str, int | None]:
     """Return the device that a row names, and how many of it where the name says so, or is a server's.
 
@@ -52,7 +60,7 @@ def counted(row: Row) -> tuple[str, int | None]:
 
 
 def device_of(row: Row, assumed: Assumed | None = None) -> str:
-    """Return the id of a row's device, in any spelling, or the path of its file; notes a memory that is not the device's.
+    """Return the id of a row's device, in any spelling, or the path of its file; notes a memory that is not the device's, and a form that is not stated.
 
     Raises
     ------
@@ -70,6 +78,9 @@ def device_of(row: Row, assumed: Assumed | None = None) -> str:
         if found is not None and assumed is not None and abs(float(stated[1]) - held) > held / 8.0:
             assumed.add(f"device: {found} of {held:g} GiB, not of {stated[1]}")
     if found is not None:
+        other = None if FORMED.search(f"{name} {row.get('interconnect', '')}") else other_form(found)
+        if other is not None and assumed is not None:
+            assumed.add(f"device: {found}, not {other}, as its form is not stated", FORM)
         return found
     near = nearest(name.lower()[: catalogue.LONGEST_NAME], catalogue.aliases("accelerators"))
     hint = f"; nearest: {', '.join(near)}" if near else ""
@@ -78,7 +89,7 @@ def device_of(row: Row, assumed: Assumed | None = None) -> str:
 
 def is_path(name: str) -> bool:
     """Return whether a name is the path of a file or folder."""
-    return name.endswith((".json", ".gguf")) or name.startswith(("./", "../", "/", "~"))
+    return name.endswith((".json", ".gguf", ".toml")) or name.startswith(("./", "../", "/", "~"))
 
 
 def from_file(name: str) -> Model:

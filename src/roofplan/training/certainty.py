@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from roofplan.catalogue.machines import in_other_form
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
@@ -215,6 +216,11 @@ def _networks(asked: Asked) -> list[Asked]:
     return [asked._replace(machine=replace(asked.machine, network=other))]
 
 
+def _forms(asked: Asked) -> list[Asked]:
+    other = in_other_form(asked.machine)
+    return [] if other is None else [asked._replace(machine=other)]
+
+
 LEAST_NETWORK = 0.25
 """Network of a cluster over the one that its servers are sold with. Of 17 publishers of runs over several hosts that state theirs, 12 have
 all of it, two half and three a quarter [1]."""
@@ -246,6 +252,7 @@ ALTERNATIVES: dict[str, Callable[[Asked], list[Asked]]] = {
     "recompute": _recomputes,
     "micro-batch": _micro_batches,
     "network": _networks,
+    "form": _forms,
     "interleave": _interleaves,
     "imbalance": _imbalances,
     "loss": _losses,
