@@ -151,6 +151,7 @@ def test_devices_are_read_with_their_number(name, device, count):
 def test_a_memory_that_is_not_the_devices_is_said():
     assert "device: rtx-3080 of 10 GiB, not of 20" in served(accel_norm="RTX 3080 20GB", weight_precision="awq").assumed
     assert not [x for x in served(accel_norm="RTX 4090 24GB").assumed if x.startswith("device")]
+    assert served(accel_norm="Ascend 910B 64GB").machine.device.id == "ascend-910b2"  # of four variants
 
 
 @pytest.mark.parametrize(
@@ -562,6 +563,11 @@ def test_code_that_was_not_compiled_passes_over_its_memory_more_often():
     )
     assert plain.keeps("memory_passes") > 2 * compiled.keeps("memory_passes")
     assert plain.keeps("loss_passes") > compiled.keeps("loss_passes")
+
+
+def test_a_stated_rate_is_shown_as_it_was_read():
+    assert " on 1 x 25 Gb/s" in trained(interconnect="; 25 Gb/s Ethernet").read_as
+    assert " x ib-hdr" in trained().read_as
 
 
 def test_a_network_that_is_not_understood_is_said():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -74,9 +75,13 @@ def device_of(row: Row, assumed: Assumed | None = None) -> str:
         found = catalogue.server(boxed).accelerator
     if found is None and (stated := CAPACITY.search(name)) is not None:
         found = catalogue.spelt("accelerators", CAPACITY.sub("", name))
-        held = 0.0 if found is None else float(catalogue.accelerator(found).memory or 0.0) / 2.0**30
-        if found is not None and assumed is not None and abs(float(stated[1]) - held) > held / 8.0:
-            assumed.add(f"device: {found} of {held:g} GiB, not of {stated[1]}")
+        if found is not None and not _holds(found, float(stated[1])):
+            variants = [one for one in catalogue.ids("accelerators") if re.fullmatch(rf"{re.escape(found)}\w", one)]
+            fitting = [one for one in variants if _holds(one, float(stated[1]))]
+            found = min(fitting, key=partial(_apart, found), default=found)
+            if assumed is not None:
+                held = float(catalogue.accelerator(found).memory or 0.0) / 2.0**30
+                assumed.add(f"device: {found} of {held:g} GiB, {'by its memory' if fitting else f'not of {stated[1]}'}")
     if found is not None:
         other = None if FORMED.search(f"{name} {row.get('interconnect', '')}") else other_form(found)
         if other is not None and assumed is not None:
@@ -85,6 +90,18 @@ def device_of(row: Row, assumed: Assumed | None = None) -> str:
     near = nearest(name.lower()[: catalogue.LONGEST_NAME], catalogue.aliases("accelerators"))
     hint = f"; nearest: {', '.join(near)}" if near else ""
     raise Skipped(f"accel_norm: device {name or 'not stated'} is not in the catalogue{hint}")
+
+
+def _holds(device: str, size: float) -> bool:
+    """Return whether a device has about so much memory [GiB]."""
+    held = float(catalogue.accelerator(device).memory or 0.0) / 2.0**30
+    return abs(size - held) <= held / 8.0
+
+
+def _apart(device: str, other: str) -> float:
+    """Return how far apart the peaks of two devices are [FLOP/s]."""
+    here, there = (catalogue.accelerator(one).peak.get("fp16") for one in (device, other))
+    return abs(here.value - there.value) if here and there else math.inf
 
 
 def is_path(name: str) -> bool:

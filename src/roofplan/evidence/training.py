@@ -66,7 +66,9 @@ class TrainingCase:
     def read_as(self) -> str:
         """What was made of the row, in one line."""
         m, job, adapter = self.machine, self.job, self.job.adapter
-        network = f" on {m.ports} x {m.network.id}" if m.network else ""
+        stated = m.network is not None and m.network.quantities["bandwidth"].kind == "given"
+        link = "" if m.network is None else f"{m.network.bandwidth * 8e-9:g} Gb/s" if stated else m.network.id
+        network = f" on {m.ports} x {link}" if link else ""
         trained = "" if adapter is None else f", {adapter.method} of rank {adapter.rank:g}"
         return (
             f"{self.model.id} in {job.precision}{trained}, {m.hosts} x {m.per_host} {m.device.id}{network}, {self.framework.id} "
