@@ -321,8 +321,18 @@ def _together(device: Accelerator) -> int:
 
 
 def other_form(device: str) -> str | None:
-    """Return the device of another form that goes by the same name, a card before others; None where there is none.
+    """Return the device of another form that goes by the same name.
 
+    Parameters
+    ----------
+    device : id of a device.
+
+    Returns
+    -------
+    Its id, a card before others; None where there is none.
+
+    Examples
+    --------
     >>> other_form("a100-sxm-80"), other_form("h200-sxm"), other_form("p100-pcie-16"), other_form("b200")
     ('a100-pcie-80', 'h200-nvl', 'p100-sxm2-16', None)
     """
@@ -331,7 +341,16 @@ def other_form(device: str) -> str | None:
 
 
 def in_other_form(found: Machine) -> Machine | None:
-    """Return a machine with its devices in another form, such as cards in place of modules; None where they have one form."""
+    """Return a machine with its devices in another form, such as cards in place of modules.
+
+    Parameters
+    ----------
+    found : machine as its devices' name is usually read.
+
+    Returns
+    -------
+    The same hosts, counts and network; None where the devices have one form.
+    """
     other = other_form(found.device.id)
     if other is None:
         return None

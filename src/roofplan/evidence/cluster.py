@@ -8,7 +8,7 @@ from dataclasses import replace
 from roofplan import catalogue
 from roofplan.catalogue.machines import LARGEST_BOX, machine, ports_as_sold
 from roofplan.errors import RoofplanError
-from roofplan.evidence.models import counted, device_of
+from roofplan.evidence.models import counted, device_of, is_path
 from roofplan.evidence.rows import Assumed, Row, Skipped, number
 from roofplan.records.hardware import Link, Machine
 from roofplan.records.source import Sourced
@@ -28,7 +28,8 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
     if whole is None:
         raise Skipped("number of devices not stated")
     text, per_node = row.get("interconnect", ""), number(row, "devices_per_node")
-    joined, racked = re.search(r"NVL(\d+)", text), catalogue.accelerator(device).domain > LARGEST_BOX
+    racked = not is_path(device) and catalogue.accelerator(device).domain > LARGEST_BOX
+    joined = re.search(r"NVL(\d+)", text)
     most = int(joined[1]) if joined else None if racked or per_node is None else int(per_node)
     base = _on_bus(_machine_of_count(device, int(whole), most), text)
     if base.network is None:
