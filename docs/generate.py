@@ -409,7 +409,12 @@ def replication():
         "| cheats on | overhead | before | accepted of the wrong results | before |",
         "|---:|---:|---:|---:|---:|",
     ]
-    for share, overhead, accepted in ((1.0, "22%", "0%"), (0.2, "9.4%", "42%"), (0.05, "3.8%", "92%"), (0.01, "3.3%", "97%")):
+    for share, overhead, accepted in (
+        (1.0, "22%", "0%"),
+        (0.2, "9.4%", "42%"),
+        (0.05, "3.8%", "92%"),
+        (0.01, "3.3%", "97%"),
+    ):
         found = checked(checking, 200, [Cheaters(catalogue.pools().cheats["lazy"], 0.1, share)], 200_000, 0)
         tally = found.kinds["lazy"]
         lines.append(
