@@ -21,7 +21,7 @@ LARGEST_BOX = 16
 MOST_DEVICES = 1_048_576
 """Most devices of a machine that is planned [1]."""
 
-FORM = re.compile(r"-(sxm\d?|pcie|nvl)(?=-|$)")
+_FORM = re.compile(r"-(sxm\d?|pcie|nvl)(?=-|$)")
 """Form of a device in its id: a module on a board, a card, or a card with bridges."""
 
 _SPEC = re.compile(r"^(?P<id>.+?\.toml|[^:@]+?)(?::(?P<count>[^@]*))?(?:@(?P<network>.+))?$")
@@ -336,7 +336,7 @@ def other_form(device: str) -> str | None:
     >>> other_form("a100-sxm-80"), other_form("h200-sxm"), other_form("p100-pcie-16"), other_form("b200")
     ('a100-pcie-80', 'h200-nvl', 'p100-sxm2-16', None)
     """
-    kin = [one for one in catalogue.ids("accelerators") if FORM.sub("", one) == FORM.sub("", device) != one]
+    kin = [one for one in catalogue.ids("accelerators") if _FORM.sub("", one) == _FORM.sub("", device) != one]
     return min((one for one in kin if one != device), key=lambda one: "-pcie" not in one, default=None)
 
 
