@@ -14,12 +14,13 @@ from roofplan.catalogue.machines import machine
 from roofplan.evidence.engines import engine_of
 from roofplan.evidence.fits import prompts
 from roofplan.evidence.fits.engines import decodes, steady_run
-from roofplan.evidence.fits.hierarchy import Block, Prior, fit
+from roofplan.evidence.fits.hierarchy import Block, Prior, fit, linearised
 from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, fit_vector, kernel_rows
 from roofplan.evidence.fits.left_out import SERVING
 from roofplan.evidence.fits.messages import fit_messages
 from roofplan.evidence.fits.prices import fit_prices
 from roofplan.evidence.fits.prompts import _First, fit_front, fit_prefill, host_launch, latencies, running
+from roofplan.evidence.fits.runs import At, usable
 from roofplan.evidence.fits.serving import fit_serving
 from roofplan.evidence.fits.training import FAMILIES, belongs, cases, fit_families, fit_training
 from roofplan.evidence.inference import clean_cases, known_cases, queues
@@ -262,6 +263,32 @@ def test_each_measurement_may_have_a_weight_of_its_own():
 def test_publishers_weigh_alike_in_the_spread_of_prompts():
     assert prompts._spread([[0.5] * 100, [0.4], [0.625]]) == pytest.approx(1.4826 * np.log(1.25))
     assert prompts._spread([[0.4, 0.5, 0.6]]) > 0.2
+
+
+def test_slopes_are_the_same_at_once_and_one_by_one():
+    measured = np.array([[1.0], [2.0], [5.0]])
+
+    def errors(p):
+        off = np.log((p["x"] + measured * p["y"] ** 2) / measured)
+        return off if np.ndim(p["x"]) else off[:, 0]
+
+    numbers, logs = {"x": ("x",), "y": ("y",)}, np.log([0.3, 0.7])
+    one_by_one, at_once = (
+        linearised(Block(numbers=numbers, errors=errors, at_once=how), logs) for how in (False, True)
+    )
+    for seen, expected in zip(at_once, one_by_one, strict=True):
+        np.testing.assert_allclose(seen, expected, rtol=1e-12)
+
+
+def test_what_follows_from_rates_is_remembered_until_they_change():
+    case = next(one for one in usable(frozenset()) if one.engine.name == "vllm")
+    gap = case.rates(FIT).sources["gap"][0]
+    slower = FIT.with_([replace(gap, value=2.0 * gap.value)])
+    later = FIT.with_([replace(one, value=2.0 * one.value) for one in FIT.constants if one.law == "front_end"])
+    assert At(case, FIT) == At(case, FIT.without(["nobody"]))
+    assert At(case, FIT) != At(case, slower)
+    assert At(case, FIT) == At(case, later)
+    assert At(case, FIT, queues=True) != At(case, later, queues=True)
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from roofplan.errors import InputError
 from roofplan.evidence.alternatives import alternatives
 from roofplan.evidence.cluster import machine_of
 from roofplan.evidence.engines import engine_of
-from roofplan.evidence.fits.engines import usable
 from roofplan.evidence.fits.left_out import fit_without
+from roofplan.evidence.fits.runs import usable
 from roofplan.evidence.frameworks import framework_of
 from roofplan.evidence.inference import case_of, inference_case, known_cases
 from roofplan.evidence.models import experts_of, model_of, off_size, stated_size

@@ -17,9 +17,9 @@ from roofplan.errors import InputError
 from roofplan.evidence import training_report
 from roofplan.evidence.engines import engine_version
 from roofplan.evidence.fits import left_out, scoreboard
-from roofplan.evidence.fits.engines import usable
 from roofplan.evidence.fits.fitting import NOT_FOR_FITTING
 from roofplan.evidence.fits.left_out import fit_without, kept, short_of_cache
+from roofplan.evidence.fits.runs import usable
 from roofplan.evidence.inference import case_of, inference_case
 from roofplan.evidence.predictions import at_most, inference_outcomes, training_outcomes
 from roofplan.evidence.rows import TWICE, Skipped, told_apart

@@ -407,7 +407,7 @@ def _ring_time(message: Number, group: Ranks, *, reduce: bool) -> Number:
 
 def _rings(group: Ranks, *, reduce: bool, data: bool) -> list[tuple[Number, Number]]:
     net, ranks, local = group.net, group.ranks, group.local
-    outside = net.outside * where(local > 1, net.shared, 1.0) if data and net.shared != 1.0 else net.outside
+    outside = net.outside * where(local > 1, net.shared, 1.0) if data else net.outside
     pair, passes = larger(local, 2.0), 2.0 if reduce else 1.0
     wide = larger(ranks, 1.0)
     volume = collectives.ring_volume_factor(wide) if reduce else (wide - 1.0) / wide

@@ -10,16 +10,19 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import geometric_mean
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
+from roofplan import laws
 from roofplan.evidence.fits import hierarchy
-from roofplan.evidence.fits.fitting import NOT_FOR_FITTING, Excluded, entry, merged, spread
-from roofplan.evidence.fits.hierarchy import Block, Prior
-from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase, clean_cases, decodes_apart
+from roofplan.evidence.fits.fitting import entry, merged, spread
+from roofplan.evidence.fits.hierarchy import Block, Numbers, Prior
+from roofplan.evidence.fits.runs import REMEMBERED, At, usable
+from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase, decodes_apart
 from roofplan.laws import batching
 from roofplan.operations.table import EXTRA_KERNELS, ROUTED_EXPERTS
 from roofplan.records.calibration import Constant, Fit
@@ -65,20 +68,10 @@ class Decode:
     whose: str
 
 
-def usable(excluded: Excluded, *, own_kernels: bool = False) -> list[InferenceCase]:
-    """Return the published runs that may be fitted on: those of described engines, without software that another stands in for.
-
-    With `own_kernels` also those of such software that has kernels, and thus constants, of its own.
-    """
-    gone = NOT_FOR_FITTING | excluded
-    allowed = (one for one in clean_cases() if gone.isdisjoint(one.origin.names))
-    return [one for one in allowed if not one.engine.stands_for or (own_kernels and one.engine.own_kernels)]
-
-
 def decodes(fit: Fit) -> list[Decode]:
     """Return the measured decode steps with a known batch size that a fit does not exclude, on devices on which the engine is at home."""
     home = (case for case in usable(fit.excluded, own_kernels=True) if at_home(case.engine, case.machine.device))
-    return [found for case in home if (found := _decode(case, fit)) is not None]
+    return [found for case in home if (found := _decode(At(case, fit))) is not None]
 
 
 def steady_run(case: InferenceCase, fit: Fit) -> tuple[float, float, Term] | None:
@@ -116,7 +109,9 @@ PROMPTS_AT_MOST = 0.4
 """Share of a batch's time in its prompts above which its rate does not tell its decode steps [1]."""
 
 
-def _decode(case: InferenceCase, fit: Fit) -> Decode | None:
+@lru_cache(maxsize=REMEMBERED)
+def _decode(at: At) -> Decode | None:
+    case, fit = at.case, at.fit
     known = steady_run(case, fit)
     if known is None:
         return None
@@ -287,16 +282,49 @@ def _depends_on(row: Decode, one: Number, own: Sequence[str]) -> bool:
     return one.whose in {"", row.whose}
 
 
-def _time(p: Mapping[Key, float], row: Decode) -> float:
-    def of(law: str, name: str, own: Key) -> float:
-        return p[own] if own in p else p[law, name, ""]
+class Columns:
+    """Decode steps as arrays of shape (steps, 1), whose times are computed at once.
 
-    gap = of("kernel", "gap", ("kernel", "gap", row.whose))
-    experts = of("experts", "bandwidth", ("experts", f"bandwidth.{row.stored}", ""))
-    kernels = row.kernels + sum(count * p["kernel", name, ""] for name, count in row.layers.items())
-    host = kernels * gap + p[BASE.key] + p[PER_SEQUENCE.key] * row.sequences
-    unpacked = p["vector", "unpacking.native", ""] * row.native + p["vector", "unpacking.blocks", ""] * row.blocks
-    return row.fixed + host + row.experts / experts + row.reads / p["vector", "bandwidth", ""] + unpacked
+    Parameters
+    ----------
+    found : decode steps.
+    """
+
+    def __init__(self, found: Sequence[Decode]) -> None:
+        self.of = {name: _column(found, name) for name in COLUMNS}
+        self.layers = {name: np.array([[row.layers[name]] for row in found]) for name in EXTRA_KERNELS}
+        self.gap = [("kernel", "gap", row.whose) for row in found]
+        self.share = [("experts", f"bandwidth.{row.stored}", "") for row in found]
+
+    def times(self, p: Mapping[Key, laws.Number]) -> np.ndarray:
+        """Return the times of the steps at constants that are floats or arrays of shape (n,), as an array of shape (steps, n) [s]."""
+        of = self.of
+        kernels = of["kernels"] + sum(count * p["kernel", name, ""] for name, count in self.layers.items())
+        host = kernels * _of_each(p, self.gap, GAP.key) + p[BASE.key] + p[PER_SEQUENCE.key] * of["sequences"]
+        unpacked = sum(p["vector", f"unpacking.{kind}", ""] * of[kind] for kind in ("native", "blocks"))
+        read = of["experts"] / _of_each(p, self.share, EXPERTS.key) + of["reads"] / p["vector", "bandwidth", ""]
+        times: np.ndarray = of["fixed"] + host + read + unpacked
+        return times
+
+    def off(self, p: Mapping[Key, laws.Number]) -> np.ndarray:
+        """Return predicted over measured times, of the same shape [1]."""
+        off: np.ndarray = self.times(p) / self.of["measured"]
+        return off
+
+
+COLUMNS = ("fixed", "kernels", "experts", "reads", "native", "blocks", "sequences", "measured")
+"""Fields of a decode step that its time is computed from."""
+
+
+def _column(found: Sequence[Decode], name: str) -> np.ndarray:
+    return np.array([[getattr(row, name)] for row in found])
+
+
+def _of_each(p: Mapping[Key, laws.Number], keys: Sequence[Key], common: Key) -> np.ndarray:
+    """Return each step's own constant, or the common one where it has none, as an array of shape (steps, n) or (steps, 1)."""
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    values = np.broadcast_arrays(*(np.atleast_1d(p[key] if key in p else p[common]) for key in places))
+    return np.stack(values)[[places[key] for key in keys]]
 
 
 def own_formats(found: Sequence[Decode]) -> list[str]:
@@ -341,9 +369,9 @@ class Host(NamedTuple):
     told: frozenset[Key]
     bounded: frozenset[Key]
 
-    def time(self, row: Decode) -> float:
-        """Return the time of a decode step [s]."""
-        return _time(self.values, row)
+    def off(self, found: Sequence[Decode]) -> float:
+        """Return the robust spread of predicted over measured times of decode steps [1]."""
+        return spread(Columns(found).off(self.values)[:, 0])
 
 
 def _fit(found: Sequence[Decode], held: Mapping[Key, float] = MappingProxyType({})) -> Host:
@@ -352,16 +380,16 @@ def _fit(found: Sequence[Decode], held: Mapping[Key, float] = MappingProxyType({
     free = [key for key in numbers if key not in held]
     priors = {key: Prior(math.log(numbers[key].middle), numbers[key].spread) for key in free}
     names = {" ".join(key): key for key in free}
+    columns = Columns(found)
 
-    def errors(p: Mapping[str, float]) -> np.ndarray:
-        here = {**held, **{key: p[name] for name, key in names.items()}}
-        return np.log([_time(here, row) / row.measured for row in found])
+    def errors(p: Numbers) -> np.ndarray:
+        logs: np.ndarray = np.log(columns.off({**held, **{key: p[name] for name, key in names.items()}}))
+        return logs if any(map(np.ndim, p.values())) else logs[:, 0]
 
     rows_of = Counter(row.case.row["source_key"] for row in found)
     weights = np.array([rows_of[row.case.row["source_key"]] ** ERR_TOGETHER for row in found])
-    best = hierarchy.fit(
-        [Block(numbers={name: (key,) for name, key in names.items()}, errors=errors, weight=weights)], priors
-    )
+    block = Block(numbers={name: (key,) for name, key in names.items()}, errors=errors, weight=weights, at_once=True)
+    best = hierarchy.fit([block], priors)
     whole = {**held, **{key: best.number([key]) for key in free}}
     within = {key: min(max(whole[key], numbers[key].least), numbers[key].most) for key in free}
     beyond = {key: value for key, value in within.items() if value != whole[key]}
@@ -377,8 +405,7 @@ CONTRADICTORY = 0.32
 
 def contradictory(found: Sequence[Decode]) -> bool:
     """Return whether no constants explain the rows of a version together, as when unpublished settings differ."""
-    host = _fit(found)
-    return spread(host.time(row) / row.measured for row in found) > CONTRADICTORY
+    return _fit(found).off(found) > CONTRADICTORY
 
 
 def runs_of(rows: Iterable[Decode]) -> str:
@@ -467,7 +494,7 @@ def _scope_entries(scope: str, found: list[Decode], host: Host) -> list[Constant
         if len(rows) < LEAST:
             continue
         gaps += [value] if one.whose else []
-        off = spread(host.time(row) / row.measured for row in rows)
+        off = host.off(rows)
         if one.key not in host.told:
             why = "the rows hardly depend on it"
             out.append(entry(one.law, one.name, place, value, one.unit, off, 0, why, kind="guess"))
@@ -486,8 +513,7 @@ def _own_gap(name: str, found: list[Decode], host: Host) -> Constant:
     held = {one.key: host.values.get(one.key, common) for one in _numbers(found) if one.name != GAP.name}
     mine = _fit(found, held)
     gap = next(one for one in mine.numbers if one.name == GAP.name)
-    off = spread(mine.time(row) / row.measured for row in found)
-    return entry(GAP.law, GAP.name, name, mine.values[gap.key], GAP.unit, off, len(found), runs_of(found))
+    return entry(GAP.law, GAP.name, name, mine.values[gap.key], GAP.unit, mine.off(found), len(found), runs_of(found))
 
 
 BETWEEN = 0.4

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-Numbers = dict[str, float]
+Numbers = dict[str, Any]
+"""Numbers by name: floats, or arrays of shape (n,) where a block takes them [1]."""
 Effect = Hashable
 
 LEAST_NOISE = 0.02
@@ -52,11 +53,13 @@ class Block:
     numbers : by name, the effects whose sum is the number's logarithm.
     errors : logarithms of predicted over measured, given the numbers [1].
     weight : weight of all measurements or of each, below one where their errors are correlated [1].
+    at_once : whether `errors` takes arrays of shape (n,) as numbers, and then returns an array of shape (measurements, n).
     """
 
     numbers: Mapping[str, tuple[Effect, ...]]
     errors: Callable[[Numbers], np.ndarray]
     weight: float | np.ndarray = 1.0
+    at_once: bool = False
 
     def at(self, logs: np.ndarray) -> Numbers:
         """Return the numbers by name, from their logarithms in the same order."""
@@ -147,7 +150,7 @@ def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, 
                 break
             damping *= DAMPED
         else:
-            damping, still = LEAST_DAMPING, step >= SETTLING
+            still = True
             continue
         values = trial
         still = step >= SETTLING and (penalty - lower < EVEN or float(np.max(np.abs(change))) < STILL)
@@ -210,6 +213,12 @@ def _first(one: Effect, prior: Prior, start: Fitted | None) -> float:
 def linearised(block: Block, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return a block's errors and their derivatives by the logarithm of each number, one row per measurement [1]."""
     numbers = block.at(logs)
+    if block.at_once:
+        one = np.eye(len(numbers) + 1)[1:]  # a row per number; the first column changes none
+        every = block.errors(
+            {name: value * np.exp(NUDGE * row) for (name, value), row in zip(numbers.items(), one, strict=True)}
+        )
+        return every[:, 0], (every[:, 1:] - every[:, :1]) / NUDGE
     here = block.errors(numbers)
     moved = [block.errors({**numbers, name: value * math.exp(NUDGE)}) - here for name, value in numbers.items()]
     return here, np.stack(moved, axis=1) / NUDGE

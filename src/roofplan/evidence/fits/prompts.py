@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from statistics import fmean, geometric_mean, median
 from typing import NamedTuple
 
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.evidence.fits.engines import LEAST, steady_run, usable
+from roofplan.evidence.fits.engines import LEAST, steady_run
 from roofplan.evidence.fits.fitting import entry, merged, spread
+from roofplan.evidence.fits.runs import REMEMBERED, At, usable
 from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase, tells_latency
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.serving_figures import simulated
@@ -42,17 +44,15 @@ def fit_prefill(fit: Fit) -> list[Constant]:
     versions_seen, publishers = set(), set()
     engine_of: dict[str, str] = {}
     for case in usable(fit.excluded, own_kernels=True):
-        known = prompts_of(case, fit)
+        known = _timed(At(case, fit))
         if known is None:
             continue
-        term, whole = known
         name = "block_share" if in_blocks(case, fit) else "compute_share"
         now = fit.find("engine", name, scopes_by_vendor(case.engine, case.machine.device))
-        computing = _computing(term)
-        left = whole - (float(term.value) - computing)
-        if min(computing / float(term.value), left / whole) < COMPUTING or term.find("host launches") is not None:
+        left = known.left(known.computing)
+        if known.hosted or left is None:
             continue
-        publisher, share = case.row["source_key"], computing / left * now.value
+        publisher, share = case.row["source_key"], known.computing / left * now.value
         publishers.add(publisher)
         if own := case.engine.own_kernels:
             ratios[name][own][publisher].append(share)
@@ -101,15 +101,11 @@ def _scans(fit: Fit) -> list[Constant]:
     """Return, per engine that loops over the tokens of a prompt, the share of the vector units that its loops reach."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for case in usable(fit.excluded):
-        known = prompts_of(case, fit) if case.engine.kernels.scans else None
-        if known is None:
-            continue
-        term, whole = known
-        scanning = sum(value for leaf, value in leaves(term) if leaf.name == STATE_SCAN)
-        left = whole - (float(term.value) - scanning)
-        if min(scanning / float(term.value), left / whole) >= COMPUTING:
+        known = _timed(At(case, fit)) if case.engine.kernels.scans else None
+        left = known and known.left(known.scanning)
+        if known and left:
             now = fit.find("engine", "scan_share", case.engine.scopes).value
-            found[case.engine.name][case.row["source_key"]].append(scanning / left * now)
+            found[case.engine.name][case.row["source_key"]].append(known.scanning / left * now)
     out = []
     for scope, by_publisher in sorted(found.items()):
         share = median(median(values) for values in by_publisher.values())
@@ -128,6 +124,39 @@ def as_16_bit_products(found: Sequence[Constant]) -> list[Constant]:
         for one in found
         if one.name == "compute_share" and one.scope != "training"
     ]
+
+
+class _Timed(NamedTuple):
+    """A measured run dominated by prompts beside its prediction.
+
+    Parameters
+    ----------
+    predicted, whole : predicted and measured time [s].
+    computing : its compute-bound part whose rate depends on one of `SHARES` [s].
+    scanning : its loops over tokens [s].
+    hosted : whether it waits for its host's launches.
+    """
+
+    predicted: float
+    whole: float
+    computing: float
+    scanning: float
+    hosted: bool
+
+    def left(self, part: float) -> float | None:
+        """Return the measured time less everything predicted but a part, None where that part is too small to determine a rate [s]."""
+        left = self.whole - (self.predicted - part)
+        return left if min(part / self.predicted, left / self.whole) >= COMPUTING else None
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _timed(at: At) -> _Timed | None:
+    known = prompts_of(at.case, at.fit)
+    if known is None:
+        return None
+    term, whole = known
+    scanning = sum(value for leaf, value in leaves(term) if leaf.name == STATE_SCAN)
+    return _Timed(float(term.value), whole, _computing(term), scanning, term.find("host launches") is not None)
 
 
 def prompts_of(case: InferenceCase, fit: Fit) -> tuple[Term, float] | None:
@@ -164,13 +193,10 @@ def fit_front(fit: Fit) -> list[Constant]:
         few = (case.clients or 0.0) <= FEW_CLIENTS and case.regime in {"closed loop", "open loop"}
         if seconds is None or not (few or _is_burst(case)) or not at_home(case.engine, case.machine.device):
             continue
-        try:
-            seen, _ = simulated(case, fit)
-        except Skipped:
+        seen = _first_token(At(case, fit, queues=True))
+        if seen is None or (few and seen[0] > FEW_CLIENTS):
             continue
-        if few and running(seen) > FEW_CLIENTS:
-            continue
-        late, r = seconds - case.statistic.of(seen.figure("ttft")), case.rates(fit)
+        late, r = seconds - seen[1], case.rates(fit)
         for scope in {case.engine.id, case.engine.name}:
             if few:
                 few_clients[scope].append(_first(case, fit, seconds, late + float(r.delay)))
@@ -184,6 +210,16 @@ def fit_front(fit: Fit) -> list[Constant]:
         for run in runs:
             waits[scope][run.publisher].append(run.late(host.value))
     return [*out, *latencies(waits), host]
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _first_token(at: At) -> tuple[float, float] | None:
+    """Return the requests that run in the mean [1] and the time to the first token [s] of a simulated run, None where memory is short."""
+    try:
+        seen, _ = simulated(at.case, at.fit)
+    except Skipped:
+        return None
+    return running(seen), at.case.statistic.of(seen.figure("ttft"))
 
 
 class _First(NamedTuple):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.evidence.fits.engines import GUESSES, NUMBERS, fit_engines, usable
+from roofplan.evidence.fits.engines import GUESSES, NUMBERS, fit_engines
 from roofplan.evidence.fits.fitting import Excluded, entry, nearest, spread
 from roofplan.evidence.fits.prompts import SHARES, fit_front, fit_prefill, fronts, host_launch, latencies
 from roofplan.evidence.fits.reach import REACH, ROUTED, fit_reach
+from roofplan.evidence.fits.runs import REMEMBERED, At, usable
 from roofplan.records.calibration import Constant, Fit
 
 
@@ -57,16 +59,22 @@ def _neutral_shares() -> list[Constant]:
     ]
 
 
+@lru_cache(maxsize=REMEMBERED)
+def _busy(at: At) -> float | None:
+    """Return the share of time in which the devices of a steady run compute, None where its batch is not known [1]."""
+    prediction = at.case.predict(at.fit)
+    return None if prediction is None else float(prediction.busy)
+
+
 def fit_power(fit: Fit) -> list[Constant]:
     """Fit floor and ceiling of device power to ML.ENERGY's measurements: (floor + (ceiling - floor) x busy) x limit."""
     rows = []
     for case in usable(fit.excluded):
         if case.watts is None or case.users is None:
             continue
-        prediction = case.predict(fit)
-        limit = case.machine.device.value("power")
-        if prediction is not None and limit:
-            rows.append((float(prediction.busy), case.watts / case.machine.count / limit))
+        busy, limit = _busy(At(case, fit)), case.machine.device.value("power")
+        if busy is not None and limit:
+            rows.append((busy, case.watts / case.machine.count / limit))
     source = "ml-energy 2025, mean GPU power of serving runs"
     if len(rows) < 10:
         return [

@@ -21,6 +21,7 @@ from roofplan.evidence.fits.fitting import Excluded, entry, spread
 from roofplan.evidence.fits.hierarchy import Block, Effect, Fitted, Numbers, Prior, fit
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.training import TrainingCase, room_of, training_case
+from roofplan.laws import Number
 from roofplan.records.calibration import RELATIVE, Constant, Fit
 from roofplan.records.engine import EAGER as FROM_PYTHON
 from roofplan.records.hardware import Machine
@@ -194,8 +195,8 @@ def with_values(case: TrainingCase, p: Numbers, constants: Fit) -> Ability:
     a = bare(case.machine, case.framework, constants)
     w = a.network
     if a.machine.network is not None and "network" in p:
-        outside = (a.machine.network_per_device or 1.0) * min(p["network"], 1.0)
-        w = replace(w, outside=outside, shared=min(p["shared"], 1.0))
+        outside = (a.machine.network_per_device or 1.0) * np.minimum(p["network"], 1.0)
+        w = replace(w, outside=outside, shared=np.minimum(p["shared"], 1.0))
     times: dict[str, Any] = {name: p[name] for name in TIMES}
     return applied(replace(a, network=w, **times), p)
 
@@ -214,9 +215,9 @@ def bare(machine: Machine, framework: Framework, constants: Fit) -> Ability:
     )
 
 
-def predicted(case: TrainingCase, p: Numbers, constants: Fit) -> float:
-    """Return the step time of a case with fitted numbers applied [s]."""
-    return float(step(case.model, case.job, case.layout, with_values(case, p, constants)).time)
+def predicted(case: TrainingCase, p: Numbers, constants: Fit) -> Number:
+    """Return the step time of a case with fitted numbers applied, floats or arrays [s]."""
+    return step(case.model, case.job, case.layout, with_values(case, p, constants)).time
 
 
 @dataclass(slots=True, kw_only=True)
@@ -262,7 +263,8 @@ def _numbers_of(factors: Numbers) -> Numbers:
 
 def _errors(runs: Sequence[TrainingCase], constants: Fit, factors: Numbers) -> np.ndarray:
     p = _numbers_of(factors)
-    return np.array([math.log(predicted(case, p, constants) / (case.step_time or 1.0)) for case in runs])
+    shape = np.broadcast_shapes(*map(np.shape, p.values()))
+    return np.log([np.broadcast_to(predicted(case, p, constants) / (case.step_time or 1.0), shape) for case in runs])
 
 
 def fit_families(constants: Fit, start: Fitted | None = None, held: Collection[str] = ()) -> Steps:
@@ -274,7 +276,7 @@ def fit_families(constants: Fit, start: Fitted | None = None, held: Collection[s
             families.append(family)
             runs.append(mine)
     blocks = [
-        Block(numbers=_numbers(family, held), errors=partial(_errors, mine, constants))
+        Block(numbers=_numbers(family, held), errors=partial(_errors, mine, constants), at_once=True)
         for family, mine in zip(families, runs, strict=True)
     ]
     fitted = fit(blocks, priors(), start=start)
