@@ -8,12 +8,12 @@ from conftest import FIT
 from roofplan import api
 from roofplan.catalogue.spellings import named
 from roofplan.evidence.alternatives import alternatives
-from roofplan.evidence.cells import plain_cell, plain_row
+from roofplan.evidence.cells import SHAREGPT, plain_cell, plain_row
 from roofplan.evidence.cluster import machine_of
 from roofplan.evidence.engines import engine_of, parted, release_in
 from roofplan.evidence.formats import cache_of, format_in_name, format_of, known_format
 from roofplan.evidence.frameworks import framework_of
-from roofplan.evidence.inference import case_of
+from roofplan.evidence.inference import DATA_SET, case_of
 from roofplan.evidence.models import counted, device_of
 from roofplan.evidence.predictions import inference_outcomes
 from roofplan.evidence.rows import Assumed, Skipped, read, unread
@@ -123,6 +123,32 @@ def test_cells_are_read_without_what_their_columns_already_say(column, text, pla
 def test_a_batch_in_tokens_is_counted_in_sequences(batch, sequences):
     assert plain_row({"seq_len": "4k", "global_batch_sequences": batch})["global_batch_sequences"] == sequences
     assert plain_row({"global_batch_sequences": "4M"})["global_batch_sequences"] == "4M"
+
+
+@pytest.mark.parametrize(
+    ("cells", "read"),
+    [
+        ({"input_len": "ShareGPT", "output_len": "ShareGPT"}, ("", "", SHAREGPT)),
+        ({"input_len": "ShareGPT_V3_unfiltered", "output_len": "128"}, ("", "128", SHAREGPT)),
+        ({"input_len": "", "output_len": "", "notes": "500 prompts of share gpt"}, ("", "", SHAREGPT)),
+        ({"input_len": "1024", "output_len": "128", "notes": "unlike ShareGPT"}, ("1024", "128", None)),
+        ({"input_len": "sonnet", "output_len": "128"}, ("sonnet", "128", None)),
+    ],
+)
+def test_conversations_of_sharegpt_stand_in_place_of_lengths(cells, read):
+    found = plain_row(cells)
+    assert (found["input_len"], found["output_len"], found.get("lengths")) == read
+
+
+def test_runs_on_sharegpt_have_lengths_that_vary_and_widen_their_interval():
+    common = {"id": "a", "source_key": "me", "month": "2025-06", "model_name": "Llama-3.1-8B", "accel_norm": "h100-sxm"}
+    load = {"count": "1", "engine_name": "vllm", "weight_precision": "bf16", "client_concurrency": "64"}
+    case = case_of(
+        plain_row(common | load | {"input_len": "ShareGPT", "output_len": "", "output_tokens_per_s": "4000"})
+    )
+    assert (case.workload.input, case.workload.output, case.varied) == (217, 205, True)
+    assert DATA_SET in case.unstated
+    assert len(alternatives(case, DATA_SET)) == 2
 
 
 def test_a_table_is_read_cell_by_cell(tmp_path):

@@ -11,6 +11,7 @@ from roofplan.evidence.engines import VERSION, launched
 from roofplan.evidence.inference import (
     ANSWER,
     CACHE,
+    DATA_SET,
     LAYOUT,
     LENGTHS,
     PROMPT,
@@ -85,6 +86,7 @@ _OTHERS: dict[str, Callable[[InferenceCase], list[InferenceCase]]] = {
     PROMPT: lambda case: [_with_prompt(case, factor) for factor in (0.5, 2.0)],
     LENGTHS: lambda case: [replace(case, alike=not case.alike)],
     ANSWER: lambda case: [_with_answer(case, factor) for factor in (0.5, 4.0)],
+    DATA_SET: lambda case: [_with_answer(_with_prompt(case, factor), factor) for factor in (0.8, 1.4)],
     FORMAT: _in_other_formats,
     CACHE: lambda case: [
         replace(case, kv_bytes=width) for width in {element_bytes(name) for name in ("bf16", "fp8")} - {case.kv_bytes}

@@ -67,8 +67,14 @@ BATCH = re.compile(r"^(\d[\d,]*(?:\.\d+)?)\s*(?:(m)|([km]?)\s*tok(?:en)?s?)$")
 """A batch in tokens: 4M, 2.5M tokens, 512k tokens, 4,194,304 tokens. Nobody counts sequences in millions."""
 
 
+SHAREGPT = "sharegpt"
+"""Cell of the column ``lengths`` of a run whose requests are conversations of ShareGPT."""
+
+_OF_SHAREGPT = re.compile(r"share[\s_-]*gpt(?:[\s_-]*v3\w*)?(?: data ?set)?")
+
+
 def plain_row(cells: Mapping[str, str]) -> dict[str, str]:
-    """Return the cells of a row in the form in which they are read, and a batch that is stated in tokens as sequences.
+    """Return the cells of a row in the form in which they are read: a batch that is stated in tokens as sequences, ShareGPT in place of lengths as such.
 
     Parameters
     ----------
@@ -88,7 +94,9 @@ def plain_row(cells: Mapping[str, str]) -> dict[str, str]:
     if stated and length.isdigit() and int(length):
         tokens = float(stated[1].replace(",", "")) * {"k": 1024, "m": 1024**2}.get(stated[2] or stated[3], 1)
         row["global_batch_sequences"] = f"{max(1, round(tokens / int(length)))}"
-    return row
+    named = [name for name in ("input_len", "output_len") if _OF_SHAREGPT.fullmatch(row.get(name, "").lower())]
+    noted = not (row.get("input_len") or row.get("output_len")) and _OF_SHAREGPT.search(row.get("notes", "").lower())
+    return {**row, **dict.fromkeys(named, ""), "lengths": SHAREGPT} if named or noted else row
 
 
 def plain_cell(column: str, text: str) -> str:

@@ -13,6 +13,7 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
 from roofplan.evidence.benchmarks import mlperf
+from roofplan.evidence.cells import SHAREGPT
 from roofplan.evidence.engines import engine_of, launched
 from roofplan.evidence.formats import CACHE as CACHE_WORDS
 from roofplan.evidence.formats import KV_FORMATS, cache_of
@@ -77,7 +78,10 @@ LARGEST_QUEUE = 12.0
 FIXED = "fixed"
 """Cell of the column ``lengths`` of a run whose requests are all alike."""
 
-PROMPT, ANSWER, CACHE, LENGTHS, LAYOUT = "prompt", "answer", "cache", "lengths", "layout"
+SHAREGPT_PROMPT, SHAREGPT_ANSWER = 217.0, 205.0
+"""Mean prompt and answer of conversations of ShareGPT as benchmark clients draw them: medians over 21 publishers that state theirs [token]."""
+
+PROMPT, ANSWER, CACHE, LENGTHS, LAYOUT, DATA_SET = "prompt", "answer", "cache", "lengths", "layout", "data set"
 """Inputs that rows may omit and that have other plausible values."""
 
 
@@ -145,7 +149,7 @@ class InferenceCase:
     @property
     def varied(self) -> bool:
         """Whether the lengths of its requests vary."""
-        return "len_distribution" in flags(self.row)
+        return _varied(self.row)
 
     @property
     def in_flight(self) -> bool:
@@ -271,7 +275,7 @@ def case_of(row: Row) -> InferenceCase:
         assumed.add(f"requests: {ROUNDS:g} a client")
     alike = row.get("lengths") == FIXED
     several = regime == "closed loop" and (number(row, "client_concurrency") or 1.0) > 1.0
-    if several and not alike and "len_distribution" not in flags(row):
+    if several and not alike and not _varied(row):
         spread = engine.bench.get("length_spread")
         alike = spread is not None and not spread.value and not engine.stands_for and _whole_lengths(row)
         how = f"all alike, as {engine.name}'s own client sends them" if alike else "within a fifth of their means"
@@ -316,6 +320,11 @@ def _statistic(said: str, assumed: Assumed) -> Statistic:
     if said and not KNOWN_STATISTIC.search(said.lower()):
         assumed.add(f"percentile {said}: read as the mean")
     return statistic(said)
+
+
+def _varied(row: Row) -> bool:
+    """Return whether the lengths of a run's requests vary."""
+    return "len_distribution" in flags(row) or row.get("lengths") == SHAREGPT
 
 
 def _whole_lengths(row: Row) -> bool:
@@ -427,6 +436,9 @@ def _workload(row: Row, engine: Engine, assumed: Assumed) -> tuple[Workload, flo
     """Return the workload and prompt length of a row; llama-bench decodes from an empty context where it timed prompts apart."""
     prompt, output = number(row, "input_len"), number(row, "output_len")
     one_batch = number(row, "running_batch") is not None and not row.get("ttft_ms")
+    if row.get("lengths") == SHAREGPT and not (prompt and output):
+        prompt, output = prompt or SHAREGPT_PROMPT, output or SHAREGPT_ANSWER
+        assumed.add(f"lengths: {prompt:g} in, {output:g} out, as conversations of ShareGPT are in the mean", DATA_SET)
     if prompt is None:
         prompt = _prompt_of_data_set(row)
         if prompt is not None:
