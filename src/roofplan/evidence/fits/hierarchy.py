@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
-Numbers = dict[str, Any]
+from roofplan.laws import Number
+
+Numbers = dict[str, Number]
 """Numbers by name: floats, or arrays of shape (n,) where a block takes them [1]."""
 Effect = Hashable
 
