@@ -146,7 +146,7 @@ def test_runs_on_sharegpt_have_lengths_that_vary_and_widen_their_interval():
     case = case_of(
         plain_row(common | load | {"input_len": "ShareGPT", "output_len": "", "output_tokens_per_s": "4000"})
     )
-    assert (case.workload.input, case.workload.output, case.varied) == (217, 205, True)
+    assert (case.workload.input, case.workload.output, case.varied) == (218, 210, True)
     assert DATA_SET in case.unstated
     assert len(alternatives(case, DATA_SET)) == 2
 
