@@ -227,7 +227,8 @@ def _usage_text(words: list[str], error: CycloptsError) -> str:
         before, swallowed = words[max(0, place - 2) : place] if place >= 2 else ("", "")
         if swallowed.startswith("--") and before in _flags_of(whole, valued=True):
             return f"roofplan {whole}: {before} needs a value"
-        hint = " Devices stand behind --on." if "--on" in _flags_of(whole) else ""
+        behind = {"--on": "Devices", "--with": "Files"}
+        hint = "".join(f" {what} stand behind {flag}." for flag, what in behind.items() if flag in _flags_of(whole))
         return f"roofplan {whole}: {' '.join(map(str, unused))!r} is left over.{hint} Options: roofplan {whole} --help"
     option, _, guess = text.partition(" Did you mean ")
     if guess and not nearest(option.split()[-1].strip(".-"), [guess.strip("?-")]):

@@ -188,6 +188,8 @@ def warmup_of(given: Arriving) -> int:
     ------
     InputError : no count.
     """
+    if str(given.warmup).strip().startswith("-"):
+        raise InputError(f"--warmup: {given.warmup} is less than no request", argument="--warmup", value=given.warmup)
     return 0 if str(given.warmup).strip() == "0" else units.parse_count(given.warmup, "--warmup")
 
 
