@@ -333,13 +333,14 @@ def padded_expert_rows(visits: Number, read: Number, tile: Number) -> Number:
     return larger(visits + read * (tile - 1) / 2, read * tile)
 
 
-def vector_work(work: Number, entries: Number, unpacking: Number) -> Number:
-    """Return the operations of a matrix-vector kernel: those of the product plus the unpacking of each weight.
+def vector_work(work: Number, entries: Number, multiplying: Number, unpacking: Number) -> Number:
+    """Return the operations whose time a matrix-vector kernel takes: W / 2 multiply-adds and the unpacking of each weight.
 
     Parameters
     ----------
-    work : operations of the product [FLOP].
+    work : operations of the product W [FLOP].
     entries : weights read [1].
+    multiplying : vector operations that take the time of one multiply-add, with what loads and converts its input [FLOP].
     unpacking : vector operations to unpack one stored weight [FLOP].
 
     Returns
@@ -348,14 +349,14 @@ def vector_work(work: Number, entries: Number, unpacking: Number) -> Number:
 
     Notes
     -----
-    Domain: few rows; weights are used once. Source: count over the kernel (llama.cpp's mul_mat_vec).
+    Domain: few rows; weights are unpacked once for all of them. Source: count over the kernel (llama.cpp's mul_mat_vec).
 
     Examples
     --------
-    >>> vector_work(2e9, 1e9, 4.0)
+    >>> vector_work(2e9, 1e9, 2.0, 4.0)
     6000000000.0
     """
-    return work + entries * unpacking
+    return work / 2.0 * multiplying + entries * unpacking
 
 
 def dot_work(work: Number, instructions: Number, each: Number) -> Number:

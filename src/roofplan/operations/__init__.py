@@ -103,7 +103,7 @@ def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model, kerne
     ]
     state = (mixer.state_elements * mixer.state_bytes + mixer.convolution_elements * ACTIVATION_BYTES) / tensor
     passes = step.sequences + step.requests
-    traffic = 2.0 * passes * state + step.tokens * 4.0 * model.hidden * ACTIVATION_BYTES / tensor
+    traffic = kernels.state_traffic * passes * state + step.tokens * 4.0 * model.hidden * ACTIVATION_BYTES / tensor
     scanned = step.new if kernels.scans else 0.0
     table.append(
         Operation(
@@ -113,8 +113,8 @@ def _recurrence(mixer: Recurrence, step: Step, split: Split, model: Model, kerne
             traffic,
             kernels=STEP_KERNELS["state update"],
             extra=STATE_UPDATE,
-            text="2 x {sequences} sequences x {state} B of state",
-            numbers={"sequences": passes, "state": state},
+            text="{passes} x {sequences} sequences x {state} B of state",
+            numbers={"passes": kernels.state_traffic, "sequences": passes, "state": state},
         )
     )
     if kernels.scans and step.prefills:

@@ -51,6 +51,8 @@ class Kernels:
     scores : memory traffic per attention score where attention is not fused, 0 if it always is [B].
     flash : whether attention is one fused kernel, which keeps its scores on the chip.
     scans : whether a recurrence loops over the tokens of a prompt one by one, instead of multiplying chunks of them.
+    state_traffic : how often a step reads or writes the state of a recurrence [1].
+    waits_for_blocks : whether tiled products of blocks read a tile and then compute with it, without loading the next meanwhile.
     converted, quantised : memory traffic of converting an input or output element of a product to 16 bits and back, or to the
         format that GGUF blocks are multiplied in [B].
     casts_fused : whether norms and activation functions write the inputs of 8- or 4-bit products directly; else a separate kernel casts.
@@ -81,6 +83,8 @@ class Kernels:
     scores: float = 0.0
     flash: bool = True
     scans: bool = False
+    state_traffic: float = 2.0
+    waits_for_blocks: bool = False
     converted: float = 0.0
     quantised: float = 0.0
     casts_fused: bool = False
@@ -273,12 +277,16 @@ class Engine:
         return False
 
     def standing_for(self, name: str, *, kernels: str, vendors: tuple[str, ...], reads: tuple[str, ...]) -> Engine:
-        """Return the engine as the profile of other software, with what is known of that: kernels, vendors of devices and formats."""
+        """Return the engine as the profile of other software, with what is known of that: kernels, vendors of devices and formats.
+
+        Where its vendors are known, the architectures that the profile's own releases left behind say nothing of it.
+        """
         return replace(
             self,
             stands_for=name,
             own_kernels=kernels,
             vendors=vendors or self.vendors,
+            excluded_architectures=() if vendors else self.excluded_architectures,
             weights=reads or self.weights,
         )
 

@@ -230,7 +230,7 @@ def limit_of(leaf: Term) -> Limit:
         return "compute" if work / rate > moved / memory_rate else "memory_bandwidth"
     if leaf.law == "roofline.serial_time":
         moved, memory_rate, work, rate = (leaf.numbers[name][0] for name in ROOFLINE)
-        work = work + leaf.numbers["entries"] * leaf.numbers["unpacking"]
+        work = work / 2.0 * leaf.numbers["each"] + leaf.numbers["entries"] * leaf.numbers["unpacking"]
         return "compute" if work / rate > moved / memory_rate else "memory_bandwidth"
     if leaf.law == "roofline.row_by_row_time":
         moved, memory_rate, work, rate = (leaf.numbers[name][0] for name in ROOFLINE)

@@ -17,12 +17,14 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Numbers, Term, total
 from roofplan.timing.kernels import (
     PRODUCTS,
+    ROOFLINE,
     kernels_of,
     on_device,
     operation_time,
     roofline_numbers,
     rows_of,
     vector_work,
+    waits,
 )
 from roofplan.timing.network import MESSAGES, Line, Ranks, between_hosts, lines, reduce_ways
 from roofplan.timing.rates import Rates, Vector
@@ -400,7 +402,26 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     if op.role in OWN_RATES:
         computed = r.sources[OWN_RATES[op.role]]
     sources = (*keys, *computed, *(r.sources["grouped"] if op.kind == "experts" else ()))
+    if waits(op, r):
+        return _one_after_the_other(Term(op.name, seconds * count, "s", text=op.text, numbers=numbers, sources=sources))
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
+
+
+def _one_after_the_other(whole: Term) -> Term:
+    """Return a product that reads its weights and then computes with them, as the sum of both times."""
+    parts, whole_of = [], {name: whole.numbers[name] for name in ROOFLINE}
+    for said, moved, work in (
+        ("read {moved} at {memory_rate}", 1.0, 0.0),
+        ("compute {work} at {compute_rate}", 0.0, 1.0),
+    ):
+        bytes_read, memory_rate, operations, rate = (pair[0] for pair in whole_of.values())
+        numbers = {**whole.numbers, "moved": (moved * bytes_read, "B"), "work": (work * operations, "FLOP")}
+        seconds = moved * bytes_read / memory_rate + work * operations / rate
+        text = "{layers} layers x " + said + "; " + whole.text
+        value, law = numbers["layers"] * seconds, "roofline.overlapped_time"
+        parts.append(Term(whole.name, value, "s", law=law, text=text, numbers=numbers, sources=whole.sources))
+    text = "{layers} layers x (read {moved} at {memory_rate}, then compute {work} at {compute_rate})"
+    return total(whole.name, parts, "s", law="roofline.serial_time", text=text, numbers=whole.numbers)
 
 
 RING = "{start} + 2 x ({group} - 1) x {step} + 2 x ({group} - 1) / {group} x {size} / {rate}"
@@ -496,7 +517,12 @@ def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector
     numbers: Numbers = {"layers": count, "moved": (op.traffic, "B"), "memory_rate": (vector.bandwidth, "B/s")}
     if vector.instruction is None:
         law, text, work = "roofline.serial_time", UNPACKED, op.work
-        own: Numbers = {"entries": op.entries, "how": how, "unpacking": vector.unpacking[how]}
+        own: Numbers = {
+            "entries": op.entries,
+            "how": how,
+            "unpacking": vector.unpacking[how],
+            "each": vector.multiplying,
+        }
     else:
         law, text, work = "roofline.row_by_row_time", ROW_BY_ROW, vector_work(op, vector)
         rows = rows_of(op)
@@ -507,7 +533,7 @@ def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
 
 
-UNPACKED = "read {moved} at {memory_rate} + {work} and {entries} {how} weights x {unpacking} to unpack, on vector units at {compute_rate}"
+UNPACKED = "read {moved} at {memory_rate} + {work} / 2 x {each} and {entries} {how} weights x {unpacking} to unpack, on vector units at {compute_rate}"
 ROW_BY_ROW = "max(read {moved} at {memory_rate}, {each} at {compute_rate}) + {more} more rows of {each}, {how} weights unpacked for each"
 """How a product on vector units shows its time: weights unpacked once, or a processor's for each row."""
 

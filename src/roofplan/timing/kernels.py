@@ -32,7 +32,8 @@ def operation_time(op: Operation, r: Rates) -> Number:
         if type(op.ranks) is float and op.ranks <= 1.0:
             return 0.0
         return message_time(op.kind, op.traffic, Ranks(op.ranks, r.network))
-    time = roofline.overlapped_time(op.work, op.traffic, compute_rate(op, r), memory_rate(op, r))
+    law = roofline.serial_time if waits(op, r) else roofline.overlapped_time
+    time = law(op.work, op.traffic, compute_rate(op, r), memory_rate(op, r))
     if r.vector is not None and op.kind in PRODUCTS:
         return where(op.rows <= r.vector.rows, vector_time(op, r, r.vector), time)
     return time
@@ -52,6 +53,23 @@ def compute_rate(op: Operation, r: Rates) -> Number:
         return rate
     padded = op.work / (2.0 * op.entries)
     return rate * matmul.grouped_share(padded, op.width, *r.grouped)
+
+
+def waits(op: Operation, r: Rates) -> bool:
+    """Return whether a product on matrix units reads each tile of its weights before it computes with it.
+
+    Parameters
+    ----------
+    op : kernel of one rank.
+    r : achieved rates of the machine under the software.
+
+    Returns
+    -------
+    Whether its reads and its arithmetic take their times one after the other.
+    """
+    kernels = r.engine.kernels
+    blocks = kernels.waits_for_blocks and op.kind in PRODUCTS and format_entry(op.stored)["kernel"] == "blocks"
+    return blocks and r.machine.device.vendor not in kernels.unpacked
 
 
 def vector_time(op: Operation, r: Rates, vector: Vector) -> Number:
@@ -90,7 +108,7 @@ def vector_work(op: Operation, vector: Vector) -> Number:
     """
     entry = format_entry(op.stored)
     if vector.instruction is None:
-        return matmul.vector_work(op.work, op.entries, vector.unpacking[entry["kernel"]])
+        return matmul.vector_work(op.work, op.entries, vector.multiplying, vector.unpacking[entry["kernel"]])
     return matmul.dot_work(op.work, entry["cpu_instructions"], vector.instruction)
 
 
@@ -307,7 +325,7 @@ def under_roof(term: Term) -> UnderRoof | None:
 
     Parameters
     ----------
-    term : the kernel's time, with the numbers of `ROOFLINE`.
+    term : the kernel's time, with the numbers of `ROOFLINE`; with parts where its reads come before its arithmetic.
 
     Returns
     -------
@@ -319,9 +337,10 @@ def under_roof(term: Term) -> UnderRoof | None:
     if not work or not moved:
         return None
     by_memory, by_compute = moved / memory_rate, work / compute_rate
+    law = roofline.serial_time if term.parts else roofline.overlapped_time
     return UnderRoof(
         work / moved,
-        work / float(roofline.overlapped_time(work, moved, compute_rate, memory_rate)),
+        work / float(law(work, moved, compute_rate, memory_rate)),
         "memory" if by_memory > by_compute else "compute",
     )
 

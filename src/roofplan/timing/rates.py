@@ -52,6 +52,7 @@ class Vector:
     rows : largest number of rows for which the engine uses them [1].
     bandwidth : achieved memory rate [B/s].
     unpacking : vector operations per stored entry, by the kernel type of a format [FLOP].
+    multiplying : vector operations that take the time of a multiply-add [FLOP].
     instruction : multiply-adds whose time an instruction of a processor's dot products takes, each row by itself [FLOP];
         None where weights are unpacked once for all rows.
     """
@@ -59,6 +60,7 @@ class Vector:
     rows: float
     bandwidth: float
     unpacking: dict[str, float]
+    multiplying: float = 2.0
     instruction: float | None = None
 
 
@@ -106,11 +108,13 @@ def _vector(
     share, native, blocks = (
         fitted("vector", name, chain) for name in ("bandwidth", "unpacking.native", "unpacking.blocks")
     )
-    sources["vector"] = (share, native, blocks)
+    each = fitted("vector", "multiplying", scopes_by_vendor(engine, device))
+    sources["vector"] = (share, native, blocks, each)
     return Vector(
         rows=engine.kernels.vector_rows,
         bandwidth=wire * share.value,
         unpacking={"native": native.value, "dequantise": blocks.value, "blocks": blocks.value},
+        multiplying=each.value,
     )
 
 

@@ -43,6 +43,7 @@ class Decode:
     fixed : predicted time without launches, experts and host [s].
     reads : reads of matrix-vector kernels at full memory bandwidth [s].
     native, blocks : their entries over the rate of the vector units, by storage of the weights [s].
+    multiplied : their multiply-adds over that rate [s].
     kernels : kernel launches in the step, as counted [1].
     layers : layers with operations of `EXTRA_KERNELS`, by operation, as often as the step passes them [1].
     experts : time of the experts at full memory bandwidth [s].
@@ -61,6 +62,7 @@ class Decode:
     reads: float
     native: float
     blocks: float
+    multiplied: float
     sequences: float
     measured: float
     engine: str
@@ -134,6 +136,7 @@ def _decode(at: At) -> Decode | None:
         reads=vector["reads"] / float(r.wire),
         native=vector["native"],
         blocks=vector["blocks"],
+        multiplied=vector["multiplied"],
         experts=experts * bandwidth / float(r.wire),
         stored=stored,
         sequences=_group(case, users),
@@ -185,11 +188,13 @@ def _vector_parts(term: Term) -> dict[str, float]:
     for leaf, value in leaves(term):
         if leaf.law != VECTOR_LAW:
             continue
-        moved, memory_rate, _, rate = (leaf.numbers[name][0] for name in ROOFLINE)
+        moved, memory_rate, work, rate = (leaf.numbers[name][0] for name in ROOFLINE)
         entries, factor = leaf.numbers["entries"], value / float(leaf.value) * leaf.numbers["layers"]
         out["reads"] += factor * moved
         out["native" if leaf.numbers["how"] == "native" else "blocks"] += factor * entries / rate
+        out["multiplied"] += factor * work / 2.0 / rate
         out["time"] += factor * (moved / memory_rate + entries * leaf.numbers["unpacking"] / rate)
+        out["time"] += factor * work / 2.0 * leaf.numbers["each"] / rate
     return out
 
 
@@ -235,6 +240,7 @@ Key = tuple[str, str, str]
 GAP = Number("kernel", "gap", "s", 1.5e-6, 0.7, 2e-7, 3e-5)
 BASE = Number("engine_step", "base", "s", 5e-4, 1.0, 5e-5, 3e-2)
 PER_SEQUENCE = Number("engine_step", "per_sequence", "s", 5e-6, 1.0, 1e-7, 2e-4)
+MULTIPLYING = Number("vector", "multiplying", "FLOP", 3.0, 0.7, 0.5, 60.0)
 EXPERTS = Number("experts", "bandwidth", "1", 0.6, 0.4, 0.15, 1.0)
 NUMBERS = (
     GAP,
@@ -245,9 +251,11 @@ NUMBERS = (
     Number("vector", "bandwidth", "1", 0.85, 0.2, 0.3, 1.0),
     Number("vector", "unpacking.native", "FLOP", 2.0, 1.5, 0.1, 60.0),
     Number("vector", "unpacking.blocks", "FLOP", 4.0, 1.5, 0.1, 60.0),
+    MULTIPLYING,
 )
 """Constants that are fitted together. Bounds: a gap is shorter than an eager launch, expert and recurrent layers launch at most 60 kernels
-more than are counted, host time per step is at most 30 ms, a share is at most one, and unpacking a weight takes at most 60 operations."""
+more than are counted, host time per step is at most 30 ms, a share is at most one, and unpacking a weight or multiplying by it takes at
+most 60 operations: 2 where inputs wait in registers, half of one with instructions that multiply four bytes."""
 
 EAGER_GAP, EAGER_BASE = 1.5e-5, 3e-3
 """Priors for engines that launch every kernel from Python: 10 to 20 us a kernel, as in eager PyTorch, and a few milliseconds a step [s]."""
@@ -277,8 +285,8 @@ def _depends_on(row: Decode, one: Number, own: Sequence[str]) -> bool:
     if one.name in row.layers:
         return row.layers[one.name] > 0
     if one.law == "vector":
-        parts = {"bandwidth": row.reads, "native": row.native, "blocks": row.blocks}
-        return parts[one.name.rsplit(".", maxsplit=1)[-1]] > 0
+        parts = {"bandwidth": row.reads, "native": row.native, "blocks": row.blocks, "multiplying": row.multiplied}
+        return parts[one.name.rsplit(".", maxsplit=1)[-1]] > 0 and one.whose in {"", row.whose}
     return one.whose in {"", row.whose}
 
 
@@ -294,6 +302,7 @@ class Columns:
         self.of = {name: _column(found, name) for name in COLUMNS}
         self.layers = {name: np.array([[row.layers[name]] for row in found]) for name in EXTRA_KERNELS}
         self.gap = [("kernel", "gap", row.whose) for row in found]
+        self.multiplying = [(*MULTIPLYING.key[:2], row.whose) for row in found]
         self.share = [("experts", f"bandwidth.{row.stored}", "") for row in found]
 
     def times(self, p: Mapping[Key, laws.Number]) -> np.ndarray:
@@ -302,8 +311,9 @@ class Columns:
         kernels = of["kernels"] + sum(count * p["kernel", name, ""] for name, count in self.layers.items())
         host = kernels * _of_each(p, self.gap, GAP.key) + p[BASE.key] + p[PER_SEQUENCE.key] * of["sequences"]
         unpacked = sum(p["vector", f"unpacking.{kind}", ""] * of[kind] for kind in ("native", "blocks"))
+        multiplied = of["multiplied"] * _of_each(p, self.multiplying, MULTIPLYING.key)
         read = of["experts"] / _of_each(p, self.share, EXPERTS.key) + of["reads"] / p["vector", "bandwidth", ""]
-        times: np.ndarray = of["fixed"] + host + read + unpacked
+        times: np.ndarray = of["fixed"] + host + read + unpacked + multiplied
         return times
 
     def off(self, p: Mapping[Key, laws.Number]) -> np.ndarray:
@@ -312,7 +322,7 @@ class Columns:
         return off
 
 
-COLUMNS = ("fixed", "kernels", "experts", "reads", "native", "blocks", "sequences", "measured")
+COLUMNS = ("fixed", "kernels", "experts", "reads", "native", "blocks", "multiplied", "sequences", "measured")
 """Fields of a decode step that its time is computed from."""
 
 
@@ -346,14 +356,20 @@ def _numbers(found: Sequence[Decode]) -> list[Number]:
         gap, base = gap._replace(middle=EAGER_GAP), base._replace(middle=EAGER_BASE)
     if engine.runtime == "python":
         each = each._replace(middle=PYTHON_SEQUENCE)
-    gaps = [gap]
+    gaps, multiplying = [gap], [MULTIPLYING]
     if all(row.case.engine.kernels.tells_vendors for row in found):
         submitted = GAP._replace(middle=SUBMITTED)
         every = sorted({row.whose for row in found})
         gaps = [(gap if name in engine.kernels.captured else submitted)._replace(whose=name) for name in every]
+        multiplying = [MULTIPLYING._replace(whose=name) for name in every]
     changed = {BASE: base, PER_SEQUENCE: each}
-    others = [changed.get(one, one) for one in NUMBERS if one != GAP]
-    return [*gaps, *others, *(EXPERTS._replace(name=f"bandwidth.{stored}") for stored in own_formats(found))]
+    others = [changed.get(one, one) for one in NUMBERS if one not in {GAP, MULTIPLYING}]
+    return [
+        *gaps,
+        *multiplying,
+        *others,
+        *(EXPERTS._replace(name=f"bandwidth.{stored}") for stored in own_formats(found)),
+    ]
 
 
 def _all_captured(found: Iterable[Decode]) -> bool:
@@ -455,7 +471,7 @@ def fit_engines(fit: Fit) -> list[Constant]:
     out = [item for scope, found in sorted(scopes.items()) for item in _scope_entries(scope, found, hosts[scope])]
     for name, found in sorted(apart.items()):
         if found[0].engine in hosts and len(found) >= LEAST:
-            out.append(_own_gap(name, found, hosts[found[0].engine]))
+            out += _own_kernels(name, found, hosts[found[0].engine])
     every = _over_engines(out, engines, runs_of(row for rows in scopes.values() for row in rows))
     return merged([*out, *every, *(entry(*guess[:-1], 0, guess[-1], kind="guess") for guess in GUESSES)])
 
@@ -487,13 +503,14 @@ def _scope_entries(scope: str, found: list[Decode], host: Host) -> list[Constant
     Where vendors have gaps of their own, another vendor's is their geometric mean.
     """
     own = own_formats(found)
-    out, gaps = [], []
+    out, apart = [], defaultdict(list)
     for one in host.numbers:
         value, rows = host.values[one.key], [row for row in found if _depends_on(row, one, own)]
         place = f"{scope}/{one.whose}" if one.whose else scope
         if len(rows) < LEAST:
             continue
-        gaps += [value] if one.whose else []
+        if one.whose:
+            apart[one.law, one.name, one.unit].append(value)
         off = host.off(rows)
         if one.key not in host.told:
             why = "the rows hardly depend on it"
@@ -501,19 +518,20 @@ def _scope_entries(scope: str, found: list[Decode], host: Host) -> list[Constant
             continue
         note = "at its bound" if one.key in host.bounded else ""
         out.append(entry(one.law, one.name, place, value, one.unit, off, len(rows), runs_of(rows), note))
-    if gaps and scope == found[0].engine:
-        why = "a vendor without rows of its own: mean of the vendors that have"
-        out.append(entry(GAP.law, GAP.name, scope, geometric_mean(gaps), GAP.unit, BETWEEN, 0, why, kind="guess"))
+    why = "a vendor without rows of its own: mean of the vendors that have"
+    for (law, name, unit), values in apart.items() if scope == found[0].engine else ():
+        out.append(entry(law, name, scope, geometric_mean(values), unit, BETWEEN, 0, why, kind="guess"))
     return out
 
 
-def _own_gap(name: str, found: list[Decode], host: Host) -> Constant:
-    """Return the gap between kernels of software with kernels of its own; it has the other constants of the engine that it is planned as."""
+def _own_kernels(name: str, found: list[Decode], host: Host) -> list[Constant]:
+    """Return what software with kernels of its own has of its own; it has the other constants of the engine that it is planned as."""
     common = host.values[EXPERTS.key]
-    held = {one.key: host.values.get(one.key, common) for one in _numbers(found) if one.name != GAP.name}
-    mine = _fit(found, held)
-    gap = next(one for one in mine.numbers if one.name == GAP.name)
-    return entry(GAP.law, GAP.name, name, mine.values[gap.key], GAP.unit, mine.off(found), len(found), runs_of(found))
+    own = {GAP.name, MULTIPLYING.name}
+    mine = _fit(found, {one.key: host.values.get(one.key, common) for one in _numbers(found) if one.name not in own})
+    free = [one for one in mine.numbers if one.name in own and (one.key in mine.told or one.name == GAP.name)]
+    off, runs = mine.off(found), runs_of(found)
+    return [entry(one.law, one.name, name, mine.values[one.key], one.unit, off, len(found), runs) for one in free]
 
 
 BETWEEN = 0.4

@@ -167,9 +167,10 @@ def held(title: str, outcomes: Sequence[Outcome]) -> Spec:
 
 
 def leaves(tree: Term) -> Iterator[Term]:
-    """Yield a tree's leaves."""
-    if not tree.parts:
+    """Yield a tree's leaves, and kernels whose parts are their reads and their arithmetic."""
+    if not tree.parts or under_roof(tree) is not None:
         yield tree
+        return
     for part in tree.parts:
         yield from leaves(part)
 
