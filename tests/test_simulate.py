@@ -12,6 +12,7 @@ import pytest
 import roofplan as rp
 from roofplan.errors import InputError
 from roofplan.present.charts.load import under_load
+from roofplan.simulation.report import sure_under_load
 
 ASKED = {"on": "h100-sxm:8", "strategy": "tp=4,dp=2", "rate": "4req/s", "requests": 1500}
 LIMITS = "ttft=500ms@p99,tpot=50ms@p95"
@@ -343,3 +344,11 @@ def test_a_run_too_short_for_its_queue_says_so(run):
     (_, short, _), (_, long, _) = run(*words, "300"), run(*words, "10000")
     assert "too short for its queue to show" in " ".join(short.split())
     assert "too short" not in long
+
+
+@pytest.mark.parametrize(("output", "like"), [("1", "ttft"), ("2", "tpot")])
+def test_an_answer_of_one_token_ends_as_surely_as_it_begins(output, like):
+    plan = rp.plan_serving("llama-3.1-8b", "h100-sxm:1", input="512", output=output, concurrency="4").plans[0]
+    found = sure_under_load(plan)
+    assert found["e2e"] == found[like]
+    assert found["ttft"].half != found["tpot"].half

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -1415,3 +1416,11 @@ def test_the_largest_box_still_updates_weights_on_its_processors():
         "llama-3.1-8b", ["h100-sxm:1x16"], framework="deepspeed", strategy="offload=optimizer"
     ).plans
     assert plans[0].layout.offload == "optimizer"
+
+
+@pytest.mark.parametrize(("tokens", "said"), [("20M", "min"), ("3B", "h"), ("100B", "days")])
+def test_the_length_of_a_run_is_told_in_a_unit_that_fits_it(run, tokens, said):
+    _, out, _ = run("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--tokens", tokens, "--batch", "64seq")
+    value, unit = re.search(r"finish +([\d,.]+) (\w+) \[", out).groups()
+    assert unit == said
+    assert 1.9 < float(value.replace(",", "")) < 200.0

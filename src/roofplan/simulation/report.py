@@ -488,4 +488,5 @@ def sure_under_load(plan: Plan) -> dict[str, Sure]:
     p, guessed = plan.prediction, bool(plan.workload.drafted)
     first = certainty(FIRST_TOKEN, p.ttft, plan.model, plan.rates, guessed=guessed, behind_front_end=True)
     between = certainty(TIME_PER_TOKEN, p.pace, plan.model, plan.rates, load="clients", guessed=guessed)
-    return {"ttft": first, "waiting": first, "tpot": between, "e2e": between}
+    ends = between if plan.workload.output > 1 else first  # an answer of one token ends with its first
+    return {"ttft": first, "waiting": first, "tpot": between, "e2e": ends}

@@ -116,8 +116,15 @@ def _head(result: TrainingResult, plan: TrainingPlan) -> list[str]:
         words.append(f"failures {units.significant(p.rate * 1000 * DAY)} per 1,000 device-days ({p.id})")
     lines += wrapped(f"assumed (flags change it): {' · '.join(words)} · {quoted(plan.cost)}", indent=2)
     if floor is not None:
-        lines.append(f"  floor at the dense peak {units.significant(floor)} days")
+        name, size = _unit_of(floor * DAY)
+        lines.append(f"  floor at the dense peak {units.significant(floor * DAY / size)} {name}")
     return lines
+
+
+def _unit_of(seconds: float) -> tuple[str, float]:
+    """Return the unit that a long time is shown in, and its length [s]."""
+    longer = (("days", DAY), ("h", HOUR))
+    return next(((name, size) for name, size in longer if seconds >= 2.0 * size), ("min", 60.0))
 
 
 def _share(plan: TrainingPlan) -> str:
@@ -193,6 +200,7 @@ def _run(result: TrainingResult, plan: TrainingPlan) -> list[str]:
     today = date.today()
     ends = [_date(today, r.elapsed)]
     m = plan.metrics["days"]
+    name, size = _unit_of(r.elapsed)
     late = result.asked.deadline is not None and m.high * DAY > result.asked.deadline
     passes = (
         f" · the interval passes the deadline of {units.significant((result.asked.deadline or 0.0) / DAY)} days"
@@ -200,9 +208,10 @@ def _run(result: TrainingResult, plan: TrainingPlan) -> list[str]:
         else ""
     )
     lines = wrapped(
-        f"  finish        {units.significant(r.elapsed / DAY)} days [{units.significant(m.low, 2)},"
-        f" {units.significant(m.high, 2)}] {LETTER[m.grade]} expected, {units.significant(r.p90 / DAY)} at the p90 of failures ="
-        f" {units.significant(r.work / DAY)} days of steps / goodput {r.goodput:.3f} · started today, it ends {ends[0]}{passes}",
+        f"  finish        {units.significant(r.elapsed / size)} {name} [{units.significant(m.low * DAY / size, 2)},"
+        f" {units.significant(m.high * DAY / size, 2)}] {LETTER[m.grade]} expected,"
+        f" {units.significant(r.p90 / size)} at the p90 of failures ="
+        f" {units.significant(r.work / size)} {name} of steps / goodput {r.goodput:.3f} · started today, it ends {ends[0]}{passes}",
         indent=16,
     )
     c = r.checkpoint
@@ -304,7 +313,8 @@ def _beside(result: TrainingResult, plan: TrainingPlan) -> list[str]:
     elif own is not None:
         lines.append("  rank          the best layout of this machine")
     if least is not None:
-        days = f"{units.significant(least.metrics['days'].value)} days"
+        name, size = _unit_of(least.metrics["days"].value * DAY)
+        days = f"{units.significant(least.metrics['days'].value * DAY / size)} {name}"
         cost = f", {_thousands(least.metrics['cost'].value)} USD" if "cost" in least.metrics else ""
         lines.append(
             f"  smallest      {least.machine.count:,} devices, {least.machine.text} {least.layout.label()}: {days}{cost}"
