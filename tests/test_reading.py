@@ -19,7 +19,7 @@ from roofplan.evidence.engines import engine_of
 from roofplan.evidence.fits.left_out import fit_without
 from roofplan.evidence.fits.runs import usable
 from roofplan.evidence.frameworks import framework_of
-from roofplan.evidence.inference import case_of, inference_case, known_cases
+from roofplan.evidence.inference import case_of, inference_case, known_cases, measured_of
 from roofplan.evidence.models import experts_of, model_of, off_size, stated_size
 from roofplan.evidence.predictions import inference_outcomes, names_in, training_figures, training_outcomes, validated
 from roofplan.evidence.rows import EITHER, READ, Assumed, Skipped, read
@@ -841,7 +841,7 @@ def test_a_served_model_is_known_by_any_spelling():
         ("engines", "Hugging Face Transformers", "hf-transformers-4.57"),
         ("engines", "transformers", "hf-transformers-4.57"),
         ("engines", "ExLlama V3", "llama.cpp-b11200"),
-        ("engines", "LMDeploy", "vllm-0.33"),
+        ("engines", "LMDeploy", "tensorrt-llm-1.2"),
         ("engines", "DeepSpeed-MII", "vllm-0.33"),
         ("frameworks", "HF Trainer", "transformers-4.57"),
         ("frameworks", "NeMo 24.07", "megatron-core-0.8"),
@@ -1345,6 +1345,26 @@ def test_columns_that_are_not_read_are_told_with_what_resembles_them():
     assert found.unread == {"colour": "", "tpot": "tpot_ms", "seq_len": ""}
     assert found.warnings == [("unread_columns", "columns that are not read: colour, tpot (tpot_ms?), seq_len")]
     assert api.validate("inference", [{**SERVED, "lengths": "fixed"}], fit=FIT).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "rate"),
+    [
+        ({"requests_per_s": "3"}, 3.0 * 128.0),
+        ({"total_tokens_per_s": "1152"}, 128.0),
+        ({"e2e_ms": "2000", "running_batch": "8", "metric_kind": "latency"}, 8.0 * 128.0 / 2.0),
+        ({"total_tokens_per_s": "1152", "output_len": ""}, None),
+        ({"e2e_ms": "2000", "client_concurrency": "8"}, None),
+        ({"total_tokens_per_s": "1152", "output_tokens_per_s": "100"}, 100.0),
+        ({"total_tokens_per_s": "1152", "ttft_ms": "40"}, None),
+    ],
+)
+def test_a_rate_of_answers_follows_from_what_else_a_row_states_alone(cells, rate):
+    """From requests, tokens with prompts, or the time of a whole batch; beside other figures it would count twice."""
+    bare = {**SERVED, "input_len": "1024", "output_len": "128"}
+    for name in ("output_tokens_per_s", "ttft_ms", "tpot_ms", "e2e_ms", "prefill_tokens_per_s", "running_batch"):
+        bare[name] = ""
+    assert measured_of({**bare, **cells}).get("output_tokens_per_second") == rate
 
 
 @pytest.mark.parametrize("kind", READ)

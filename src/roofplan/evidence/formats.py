@@ -60,7 +60,11 @@ def format_of(text: str, names: Mapping[str, str], *, mlx: bool = False) -> str 
     """
     said = " ".join(one for one in re.split(r"[+,;]", text.lower()) if not CACHE.search(one))
     said = SIZES.sub(r"\1_\2", re.sub(r"\bud-|quantized\.|[\s-](?:dynamic|marlin)\b", "", said))
-    said = re.sub(r"(q\d_k)_xl\b", r"\1_m", re.sub(r"(\d)-bit\b", r"\1bit", said).replace("q8_k_xl", "q8_0"))
+    said = re.sub(
+        r"(q\d_k)_xl\b",
+        r"\1_m",
+        re.sub(r"(\d)-bit\b", r"\1bit", said).replace("q8_k_xl", "q8_0").replace("q6_k_xl", "q6_k"),
+    )
     words = [word for word in re.split(r"[\s()]+", said) if word]
     wide = any(word in {"8bit", "int8", "w8a16"} for word in words)
     for kind in ("awq", "gptq"):

@@ -351,10 +351,25 @@ def measured_of(row: Row) -> dict[str, float]:
     prompts, output = number(row, "prefill_tokens_per_s"), number(row, "output_tokens_per_s")
     if prompts and (row.get("input_len") or not (output or "tpot" in out)):
         out["prefill_tokens_per_second"] = prompts
+    if not (out or output):
+        output = _rate_of_whole(row)
     follows = row.get("metric_kind") == "latency" and "tpot" in out
     if output and not follows and "throughput_derived" not in row.get("quality_flags", ""):
         out["output_tokens_per_second"] = output
     return out
+
+
+def _rate_of_whole(row: Row) -> float | None:
+    """Return the tokens a second of answers that a row's requests, tokens with prompts, or time of a static batch tell [token/s]."""
+    prompt, answer, batch = (number(row, name) for name in ("input_len", "output_len", "running_batch"))
+    requests, tokens, whole = (number(row, name) for name in ("requests_per_s", "total_tokens_per_s", "e2e_ms"))
+    if not answer:
+        return None
+    if requests:
+        return requests * answer
+    if tokens and prompt:
+        return tokens * answer / (prompt + answer)
+    return batch * answer / (whole * 1e-3) if whole and batch and row.get("metric_kind") == "latency" else None
 
 
 def fewest_ranks(model: Model, found: Machine) -> int:

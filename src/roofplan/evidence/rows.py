@@ -304,14 +304,14 @@ READ = {
         *("kv_precision", "input_len", "output_len", "lengths", "engine_name", "engine_version"),
         *("max_num_seqs", "max_num_batched_tokens", "memory_fraction", "micro_batch", "flash_attention"),
         *("prefill_chunking", "metric_kind", "request_rate", "running_batch", "client_concurrency"),
-        *("queued_requests", "percentile", "output_tokens_per_s", "ttft_ms", "tpot_ms"),
-        "prefill_tokens_per_s",
+        *("queued_requests", "percentile", "output_tokens_per_s", "ttft_ms", "tpot_ms", "e2e_ms"),
+        *("prefill_tokens_per_s", "total_tokens_per_s", "requests_per_s"),
     ),
 }
 """Columns that are read, by the kind of the table, beside those of `EITHER`."""
 
 
-MEASURED = ("total_tokens_per_s", "requests_per_s", "measured_tflops_per_gpu", "measured_mfu", "power_w")
+MEASURED = ("measured_tflops_per_gpu", "measured_mfu", "power_w")
 """Figures that tables carry beside those that are predicted: no column resembles them."""
 
 
