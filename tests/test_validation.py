@@ -288,6 +288,18 @@ def test_how_requests_met_the_engine(identity, regime):
     assert inference_case(SERVING[identity]).regime == regime
 
 
+FIGURES = (
+    "tpot_ms",
+    "ttft_ms",
+    "e2e_ms",
+    "prefill_tokens_per_s",
+    "output_tokens_per_s",
+    "total_tokens_per_s",
+    "requests_per_s",
+)
+"""Columns that tell a figure."""
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -299,7 +311,7 @@ def test_how_requests_met_the_engine(identity, regime):
         ({"weight_precision": "float128"}, "float128"),
         ({"running_batch": "", "metric_kind": "serving"}, "neither batch"),
         ({"input_len": ""}, "prompt length"),
-        ({"tpot_ms": "", "ttft_ms": "", "prefill_tokens_per_s": "", "output_tokens_per_s": ""}, "no figure"),
+        (dict.fromkeys(FIGURES, ""), "no figure"),
     ],
 )
 def test_a_row_is_skipped_with_its_reason(change, said):
@@ -495,10 +507,10 @@ REACHED = {
     "training step, tokens/s of a device": (0.31, 0.95),
     "training step, its code on its architecture has other runs": (0.28, 0.87),
     "training memory": (0.17, 0.52),
-    "decode, time per token of a known batch": (0.15, 0.36),
+    "decode, time per token of a known batch": (0.23, 0.58),
     "offline throughput": (0.225, 0.48),
     "KV capacity, throughput where the cache is short": (0.1, 0.24),
-    "prompts alone, tokens/s": (0.36, 0.64),
+    "prompts alone, tokens/s": (0.32, 0.56),
 }
 """What errors of publishers left out may not rise above: mean of medians, and 90th percentile [1]."""
 
