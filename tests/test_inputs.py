@@ -159,7 +159,10 @@ def test_a_request_may_hold_what_the_schema_allows(run, tmp_path, inputs, code, 
         (["devices", "--jsn"], "unknown option --jsn. Nearest: --json."),
         (["cost", "machine", "h100-sxm:8"], "Devices stand behind --on. Options: roofplan cost machine --help"),
         (["calibrate", "mine.csv"], "'mine.csv' is left over. Files stand behind --with."),
-        (["simulate", "llama-3.1-8b", "--on", "h100-sxm", "--rate", "2req/s", "--warmup", "-1"], "--warmup: -1 is less than no request"),
+        (
+            ["simulate", "llama-3.1-8b", "--on", "h100-sxm", "--rate", "2req/s", "--warmup", "-1"],
+            "--warmup: -1 is less than no request",
+        ),
         (["serve", "llama-3.1-8b", "--request", ""], "give the file to read"),
     ],
 )
