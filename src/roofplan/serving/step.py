@@ -9,6 +9,7 @@ import numpy as np
 
 from roofplan.laws import Number, larger, smaller, where
 from roofplan.laws.collectives import gather_time
+from roofplan.laws.roofline import serial_time
 from roofplan.operations import draft_operations, encoder_operations, head_operations, layer_operations, stage_contents
 from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step, format_entry
 from roofplan.records.engine import AHEAD, Engine, Software
@@ -416,7 +417,7 @@ def _one_after_the_other(whole: Term) -> Term:
     ):
         bytes_read, memory_rate, operations, rate = (pair[0] for pair in whole_of.values())
         numbers = {**whole.numbers, "moved": (moved * bytes_read, "B"), "work": (work * operations, "FLOP")}
-        seconds = moved * bytes_read / memory_rate + work * operations / rate
+        seconds = serial_time(work * operations, moved * bytes_read, rate, memory_rate)
         text = "{layers} layers x " + said + "; " + whole.text
         value, law = numbers["layers"] * seconds, "roofline.overlapped_time"
         parts.append(Term(whole.name, value, "s", law=law, text=text, numbers=numbers, sources=whole.sources))
