@@ -244,7 +244,7 @@ def test_plans_that_keep_limits_at_a_rate_stand_first():
 
 
 def test_a_plan_that_steady_states_put_first_and_users_would_not(run_json):
-    words = ["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--rate", "8req/s", "--slo", "ttft=200ms@p99"]
+    words = ["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--rate", "8req/s", "--slo", "ttft=150ms@p99"]
     code, document = run_json(*words)
     assert code == 1
     assert {"slo", "reordered"} <= {one["code"] for one in document["warnings"]}
