@@ -37,7 +37,7 @@ from roofplan.present.screens.page import Page
 from roofplan.records.calibration import Constant, Fit, Watched
 from roofplan.records.system import Origin, System
 from roofplan.timing.figures import TIME_PER_TOKEN, Doubt, sure
-from roofplan.timing.rates import rates
+from roofplan.timing.rates import PACE, rates
 
 # Published kernels -------------------------------------------------------------------------------
 
@@ -296,12 +296,63 @@ def test_runs_that_shipped_constants_describe_leave_them_alone(own_profile):
     assert found.helps or not own_profile.exists()
 
 
-def test_a_single_run_is_never_kept(own_profile):
-    found, place = rp.refit(slower(1, 1.3))
+def test_a_single_run_tells_the_pace_of_its_machine(own_profile):
+    row = slower(1, 1.5)
+    found, place = rp.refit(row)
     assert np.isnan(found.held_out).all()
     assert not found.helps
-    assert place is None
-    assert not own_profile.exists()
+    assert place == own_profile
+    (one,) = found.moved
+    assert (one.after.law, one.after.scope) == ("pace", "torchtitan/h100-sxm-96-hbm2e")
+    asked = {"tokens": "1B", "batch": "64seq", "framework": "torchtitan-0.1"}
+    for model, on in (("llama-3.1-8b", "h100-sxm-96-hbm2e:8"), ("llama-2-7b", "h100-sxm-96-hbm2e:8")):
+        plain, own = (
+            rp.plan_training(model, [on], **asked, fit=fit).plans[0] for fit in (catalogue.shipped_fit(), None)
+        )
+        assert own.layout == plain.layout
+        took, expected = (each.metrics["step_time"].value for each in (own, plain))
+        assert took == pytest.approx(one.after.value * expected, rel=0.01)
+    elsewhere = (
+        rp.plan_training("llama-3.1-8b", ["a100-sxm-80:8"], **asked, fit=fit).plans[0].metrics["step_time"].value
+        for fit in (catalogue.shipped_fit(), None)
+    )
+    assert len(set(elsewhere)) == 1
+
+
+@pytest.mark.parametrize(
+    ("engine", "scope"), [("vllm-0.11", "vllm"), ("sglang-0.5", "sglang"), ("tensorrt-llm-1.0", "tensorrt-llm")]
+)
+def test_a_pace_multiplies_every_time_of_a_step(engine, scope):
+    shipped = catalogue.shipped_fit()
+    pace = Constant(
+        law=PACE,
+        name="time",
+        scope=f"{scope}/h100-sxm",
+        value=1.3,
+        unit="1",
+        spread=0.1,
+        rows=1,
+        fitted="",
+        source="mine",
+    )
+    asked = {"on": "h100-sxm:8", "engine": engine, "concurrency": "16", "strategy": "tp=8"}
+    plain, own = (
+        rp.plan_serving("llama-3.1-70b", **asked, fit=fit).plans[0].metrics for fit in (shipped, shipped.with_([pace]))
+    )
+    for name, factor in (("tpot", 1.3), ("ttft", 1.3), ("output_tokens_per_second", 1.0 / 1.3)):
+        assert own[name].value == pytest.approx(factor * plain[name].value, rel=1e-6)
+
+
+def test_a_pace_lets_nothing_exceed_its_peak():
+    (one,) = machine("h100-sxm:8")
+    engine, shipped = catalogue.engine("vllm-0.11"), catalogue.shipped_fit()
+    pace = Constant(
+        law=PACE, name="time", scope="vllm/h100-sxm", value=0.2, unit="1", spread=0.1, rows=1, fitted="", source="mine"
+    )
+    found = rates(one, engine, shipped.with_([pace]))
+    assert all(found.compute[name] == found.peak[name] for name in found.compute)
+    assert set(found.bandwidth.values()) == {found.wire}
+    assert found.attention_share == 1.0
 
 
 @pytest.mark.usefixtures("own_profile")

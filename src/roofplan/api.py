@@ -347,7 +347,8 @@ def refit(
     Parameters
     ----------
     sources : CSV files as `validate` reads them, of training and of inference, or their rows.
-    keep : whether to write the profile, in place of an earlier one; it is written only where predictions of held-out runs improve.
+    keep : whether to write the profile, in place of an earlier one; it is written where predictions of held-out runs improve, or for a
+        single run.
     fit : constants that are moved, by default the shipped ones.
     progress : function called with the work done and the work in all [1].
 
@@ -369,7 +370,7 @@ def refit(
     name = ", ".join(Path(one).name if isinstance(one, str | Path) else "rows" for one in sources)
     basis = fit or catalogue.shipped_fit()
     found = refit_on(tables, name, basis, progress)
-    return found, profile.save(found.constants, basis) if keep and found.helps else None
+    return found, profile.save(found.constants, basis) if keep and found.keeps else None
 
 
 def _own_table(source: str | Path | Sequence[Mapping[str, str]]) -> tuple[str, Sequence[Mapping[str, str]]]:

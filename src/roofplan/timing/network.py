@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -228,6 +228,23 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
         once_per_host=software.once_per_host,
         rests_on=rests_on,
     )
+
+
+def at_pace(net: Network, pace: float) -> Network:
+    """Return the network with all times of messages multiplied.
+
+    Parameters
+    ----------
+    net : rates and latencies.
+    pace : the factor [1].
+
+    Returns
+    -------
+    The network with lower rates and longer latencies, where the factor is above one.
+    """
+    rates = {name: getattr(net, name) / pace for name in ("rate", "pair", "staged", "outside")}
+    times = {name: getattr(net, name) * pace for name in ("start", "step", "bulk", "shot", "hop")}
+    return replace(net, **rates, **times)
 
 
 # Inside a host -----------------------------------------------------------------------------------

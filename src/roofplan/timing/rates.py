@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from roofplan import catalogue
 from roofplan.errors import InputError
-from roofplan.laws import Number, matmul
+from roofplan.laws import Number, matmul, smaller
 from roofplan.operations.table import EXTRA_KERNELS, ROUTED_EXPERTS
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import COMPILED, Engine, Software
 from roofplan.records.hardware import BANDWIDTH, CPU, VECTOR, Accelerator, Machine
 from roofplan.records.terms import Cited
-from roofplan.timing.network import Network, network
+from roofplan.timing.network import Network, at_pace, network
 
 FALLBACKS = {
     "fp4": ("bf16",),
@@ -159,6 +159,7 @@ class Rates:
     step_base, step_each : host time per step, and per sequence of a step [s].
     front, delay : front-end time per request, one after the other, and its latency besides [s].
     network : rates and latencies of messages.
+    pace : factor on the times of steps, which they hold already, from a user's own runs [1].
     sources : sources of each rate.
     fallbacks : format -> the fallback used for it.
     fit : the fitted constants.
@@ -190,6 +191,7 @@ class Rates:
     sources: dict[str, tuple[Cited, ...]]
     fallbacks: dict[str, str]
     fit: Fit
+    pace: float = 1.0
 
 
 @lru_cache(maxsize=512)
@@ -210,6 +212,42 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     ------
     InputError : the data sheet states no memory bandwidth or no peak.
     """
+    found, pace = _as_fitted(machine, engine, fit), fit.get(PACE, "time", pace_scope(engine, machine.device))
+    return found if pace is None else _at_pace(found, pace)
+
+
+PACE = "pace"
+"""Law of a user's own machine: how many times as long a step takes there as predicted, by software and device."""
+
+
+def pace_scope(software: Software, device: Accelerator) -> str:
+    """Return the scope of the pace of a user's own machine: the software that runs there, and its device."""
+    return f"{software.stands_for or software.name}/{device.id}"
+
+
+def _at_pace(r: Rates, pace: Constant) -> Rates:
+    """Return rates at which steps take `pace` times as long, front ends apart; none exceeds its peak."""
+    slower, vector = pace.value, r.vector
+    return replace(
+        r,
+        compute={name: smaller(rate / slower, r.peak[name]) for name, rate in r.compute.items()},
+        vector_peak=r.vector_peak / slower,
+        scan=None if r.scan is None else r.scan / slower,
+        bandwidth={kind: smaller(rate / slower, r.wire) for kind, rate in r.bandwidth.items()},
+        vector=None if vector is None else replace(vector, bandwidth=smaller(vector.bandwidth / slower, r.wire)),
+        attention_share=smaller(r.attention_share / slower, 1.0),
+        gap=r.gap * slower,
+        launch=r.launch * slower,
+        step_base=r.step_base * slower,
+        step_each=r.step_each * slower,
+        network=at_pace(r.network, slower),
+        sources={name: (*cited, *((pace,) if name != "front" else ())) for name, cited in r.sources.items()},
+        pace=slower,
+    )
+
+
+def _as_fitted(machine: Machine, engine: Software, fit: Fit) -> Rates:
+    """Return the rates of a machine without the pace of a user's own."""
     device = machine.device
     if device.bandwidth is None or not device.peak:
         raise InputError(

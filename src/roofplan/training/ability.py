@@ -82,6 +82,7 @@ def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
     slower = (fit.find("training", UNTUNED, (framework.name, "any")),) if framework.untuned else ()
     factor = math.prod(item.value for item in slower)
     r = rates(machine, framework, fit)
+    times = {name: found[name].value * (factor if name in TUNED else 1.0) for name in TIMES}
     return applied(
         Ability(
             rates=r,
@@ -89,7 +90,7 @@ def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
             framework=framework,
             update=r.bandwidth["memory"],
             sources={name: (item, *slower) if name in TUNED else (item,) for name, item in found.items()},
-            **{name: found[name].value * (factor if name in TUNED else 1.0) for name in TIMES},
+            **{name: time * (r.pace if name != "sigma" else 1.0) for name, time in times.items()},
         ),
         {name: found[name].value / (factor if name in TUNED else 1.0) for name in SHARES},
     )

@@ -24,7 +24,8 @@ from roofplan.evidence.rows import Row, Skipped, flagged, unread, unread_warning
 from roofplan.evidence.training import TrainingCase, training_case
 from roofplan.money.uncertainty import student
 from roofplan.records.calibration import OWN, Constant, Fit, Key, Watched
-from roofplan.timing.figures import FIGURE_OF, Metric, own_place
+from roofplan.timing.figures import CONSTANTS, FIGURE_OF, MEMORY, NEW, NEW_KIND, PUBLISHERS, TRAITS, Metric, own_place
+from roofplan.timing.rates import PACE, pace_scope
 
 Tick = Callable[[int, int], None]
 
@@ -42,7 +43,7 @@ FOLDS = 5
 """Folds of cross-validation; with fewer runs, one per run [1]."""
 
 LEAST_OWN = 5
-"""Least number of figures of a job for an interval to be learned from them [1]."""
+"""Least number of figures of a job for an interval to be learned from them, and how much they scatter [1]."""
 
 SETTLED = 0.9
 """Posterior over prior spread above which the runs say too little about a constant to move it [1]."""
@@ -55,6 +56,8 @@ class Figure:
     Parameters
     ----------
     place : software, devices and model to which an interval learned from the runs is limited.
+    pace : scope of the pace of the machine that it was measured on.
+    noise, shared : relative errors that differ between runs of one machine, and that all of them share, one standard deviation [1].
     """
 
     id: str
@@ -62,6 +65,9 @@ class Figure:
     job: str
     metric: str
     place: str
+    pace: str
+    noise: float
+    shared: float
     measured: float
     predicted: Callable[[Fit], float]
 
@@ -104,16 +110,25 @@ class Refit:
         return unread_warnings(self.unread)
 
     @property
+    def single(self) -> bool:
+        """Whether there is one run alone, so that none can be held out."""
+        return not bool(np.isfinite(self.held_out).any())
+
+    @property
     def helps(self) -> bool:
         """Whether held-out errors clearly improve and get much worse for no job; false without held-out runs."""
         jobs = [one.job for one in self.figures]
-        known = np.isfinite(self.held_out)
-        if not known.all():
+        if self.single:
             return False
         before, held = np.abs(self.before), np.abs(self.held_out)
         better = float(np.median(held)) < NEARER * float(np.median(before))
         worse = [job for job in dict.fromkeys(jobs) if _worsens(before, held, [one == job for one in jobs])]
         return better and not worse
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a profile keeps what moved: where it helps, and the pace that a single run tells."""
+        return self.helps or (self.single and bool(self.moved))
 
 
 NEARER, FURTHER = 0.9, 1.1
@@ -150,9 +165,9 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
         raise InputError(f"FILE: no row can be predicted: {why}", argument="--with", value=name)
     watched = Watched(fit.constants, fit.excluded)
     errors = _errors(figures, watched)
-    numbers = {key: item for key, item in watched.consulted.items() if _movable(key, item)}
-    movable = _determined(figures, fit, _sensitive(figures, fit, numbers))
     folds = min(FOLDS, len({one.id for one in figures}))
+    numbers = {key: item for key, item in watched.consulted.items() if _movable(key, item) and folds > 1}
+    movable = _determined(figures, fit, _sensitive(figures, fit, numbers | paces(figures)))
     done, whole = 0, (folds + 1 if folds > 1 else 1)
 
     def moved_by(kept: Sequence[Figure]) -> Fitted | None:
@@ -187,6 +202,33 @@ def _movable(key: Key, item: Constant) -> bool:
     return key[0] not in NEVER_MOVED and key[2] != "any" and item.kind != "definition"
 
 
+def paces(figures: Sequence[Figure]) -> dict[Key, Constant]:
+    """Return the pace of each machine that was measured, one before its runs are known.
+
+    Its spread is what all runs of one machine miss by together: the differences between publishers, and what is new about the system.
+    Of several figures the best known one tells, since a queue makes others of what steps take.
+    """
+    spread: dict[str, float] = {}
+    for one in figures:
+        if one.job != MEMORY:
+            spread[one.pace] = min(spread.get(one.pace, math.inf), one.shared)
+    return {
+        (PACE, "time", scope): Constant(
+            law=PACE,
+            name="time",
+            scope=scope,
+            value=1.0,
+            unit="1",
+            spread=round(shared, 4),
+            rows=0,
+            fitted="",
+            source="predictions of publishers' runs that were left out",
+            kind="guess",
+        )
+        for scope, shared in spread.items()
+    }
+
+
 def figures_of(tables: Sequence[tuple[str, Sequence[Row]]], fit: Fit) -> tuple[list[Figure], Counter[str]]:
     """Return the measured figures of rows that can be predicted, without copies, and the reasons why others cannot."""
     out: list[Figure] = []
@@ -217,11 +259,43 @@ def _serving_figures(row: Row, fit: Fit) -> list[Figure]:
     place = own_place(case.engine.id, case.machine, case.model)
     known = serving_figures.predicted_figures(case, fit)
     beyond = serving_figures.implausible_serving(case, fit)
+    pace = pace_scope(case.engine, case.machine.device)
     return [
-        Figure(row["id"], row["source_key"], FIGURE_OF[name], name, place, value, partial(_served, case, name))
+        _figure(row, name, place, pace, one, value, partial(_served, case, name))
         for name, value in case.measured.items()
-        if isinstance(known.get(name), Metric) and name not in beyond
+        if isinstance(one := known.get(name), Metric) and name not in beyond
     ]
+
+
+def _figure(
+    row: Row, name: str, place: str, pace: str, known: Metric, measured: float, predicted: Callable[[Fit], float]
+) -> Figure:
+    """Return a measured figure, with the causes of its error parted into those of each run and those of its machine."""
+    noise, shared = parted(known)
+    return Figure(row["id"], row["source_key"], FIGURE_OF[name], name, place, pace, noise, shared, measured, predicted)
+
+
+def parted(known: Metric) -> tuple[float, float]:
+    """Return the error of a predicted figure in two parts.
+
+    Parameters
+    ----------
+    known : the figure with its causes of error.
+
+    Returns
+    -------
+    Relative errors that differ between runs of one machine, and that all of them share, one standard deviation [1].
+    """
+    sizes = (
+        math.hypot(*(size for cause, size in known.causes if (cause in OF_MACHINES) is shared))
+        for shared in (False, True)
+    )
+    noise, shared = sizes
+    return max(LEAST_NOISE, noise), shared
+
+
+OF_MACHINES = frozenset({PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *TRAITS})
+"""Causes of error that all runs of one machine share; loads and what was assumed differ between its runs."""
 
 
 def _served(case: InferenceCase, name: str, fit: Fit) -> float:
@@ -235,8 +309,9 @@ def _training_figures(row: Row, fit: Fit) -> list[Figure]:
     place = own_place(case.framework.id, case.machine, case.model)
     most = predictions.ideal_rate(case, fit)
     stated = {"tokens_per_second_per_device": case.rate, "memory": case.memory}
+    known, pace = predictions.training_figures(case, fit)[0], pace_scope(case.framework, case.machine.device)
     return [
-        Figure(row["id"], row["source_key"], FIGURE_OF[name], name, place, value, partial(_trained, case, name))
+        _figure(row, name, place, pace, known[name], value, partial(_trained, case, name))
         for name, value in stated.items()
         if value is not None and not predictions.implausible_training(case, name, most)
     ]
@@ -283,6 +358,8 @@ def _sensitive(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant]
 
 def prior_spread(item: Constant) -> float:
     """Return the prior spread of a constant on the user's machine, one standard deviation of its logarithm [1]."""
+    if item.law == PACE:
+        return item.spread
     known = item.rows and item.law not in OF_THE_HOST
     return min(max(item.spread, LEAST_STRAY), LARGEST_STRAY) if known else UNFITTED_STRAY
 
@@ -307,9 +384,14 @@ def _doubt(found: Fitted, key: Key, item: Constant) -> float:
 
 def _fitted(figures: Sequence[Figure], fit: Fit, movable: dict[Key, Constant]) -> Fitted:
     numbers = {_label(key): (key,) for key in movable}
+    jobs = {job: [one for one in figures if one.job == job] for job in dict.fromkeys(one.job for one in figures)}
     blocks = [
-        Block(numbers=numbers, errors=partial(_errors_at, [one for one in figures if one.job == job], fit, movable))
-        for job in dict.fromkeys(one.job for one in figures)
+        Block(
+            numbers=numbers,
+            errors=partial(_errors_at, mine, fit, movable),
+            noise=None if len(mine) >= LEAST_OWN else float(np.median([one.noise for one in mine])),
+        )
+        for mine in jobs.values()
     ]
     priors: dict[Effect, Prior] = {
         key: Prior(math.log(item.value), prior_spread(item)) for key, item in movable.items()

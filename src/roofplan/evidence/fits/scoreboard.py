@@ -23,6 +23,7 @@ from roofplan.evidence.fits.intervals import (
     judged,
 )
 from roofplan.evidence.fits.left_out import WORTH, kept_groups
+from roofplan.evidence.fits.own import parted
 from roofplan.evidence.fits.training import FAMILIES
 from roofplan.evidence.rows import SHORT_OF_CACHE, Row, Skipped
 from roofplan.evidence.scoring import ALONE, Outcome, Validation, outcomes_by_source, score, weighted_quantile
@@ -193,6 +194,7 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
         lines.append(_line(job, rows))
     left = kept_groups(fit)
     lines += ["", "## Chips and software that no constant saw", "", *_left_groups(left)] if left else []
+    lines += ["", "## What one run of your own is worth", "", *_one_run(outcomes)]
     lines += ["", "## Mixtures and dense models", "", *_mixtures(outcomes)]
     lines += ["", "## What each number of training is worth", "", *_worth_of_numbers()] if WORTH.exists() else []
     lines += ["", "## Intervals", "", *_intervals(outcomes, left, fit)]
@@ -245,6 +247,33 @@ def _left_groups(found: Sequence[Outcome]) -> Iterator[str]:
 
 LEFT = ((STEP, "software", ("12%", "35%")), (STEP, "chip", ("12%", "35%")), (PROMPTS, "chip", ("25%", "")))
 """Figure, what is left out, and the targets for median and 90th percentile."""
+
+
+def _one_run(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield the errors of publishers' runs, and those after one run of each machine told the pace of the others."""
+    yield "`roofplan calibrate --with` one run moves all times of its device under its software by the share of that run's error which runs of one machine have in common."
+    yield "Here each run of a machine corrects the publisher's other runs on it, by constants that were fitted without the publisher. Machines weigh equally; not all of them gain."
+    yield ""
+    yield "| job | machines | mean | with one run | median | with one run |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for job in JOBS:
+        machines: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
+        for one in outcomes:
+            if job.keep(one) and one.predicted is not None and one.metric != "memory":
+                machines[one.source, one.chip, one.software].append(one)
+        found = np.array([_told_by_one(rows) for rows in machines.values() if len(rows) > 1])
+        if len(found) >= LEAST_SOURCES:
+            means, middles = np.mean(found, axis=0), np.median(found, axis=0)
+            yield f"| {job.name} | {len(found)} | {means[0]:.1%} | {means[1]:.1%} | {middles[0]:.1%} | {middles[1]:.1%} |"
+
+
+def _told_by_one(rows: Sequence[Outcome]) -> tuple[float, float]:
+    """Return the mean error of a machine's runs, and of each by the pace that another one tells [1]."""
+    ratios = np.array([one.ratio for one in rows])
+    noise, shared = np.array([parted(one.predicted) for one in rows if one.predicted is not None]).T
+    pace = ratios ** -(shared**2 / (shared**2 + noise**2))
+    others = ~np.eye(len(rows), dtype=bool)
+    return float(np.mean(np.abs(ratios - 1.0))), float(np.mean(np.abs(np.outer(pace, ratios) - 1.0)[others]))
 
 
 def _worth_of_numbers() -> Iterator[str]:

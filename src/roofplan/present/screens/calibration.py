@@ -61,9 +61,11 @@ def _where_kept(found: Refit, place: Path | None) -> str:
             f"kept in {place}: {len(found.moved)} constants{graded}; every command rests on them from now on. ROOFPLAN_PROFILE=none leaves"
             " them out, roofplan calibrate --forget removes them"
         )
-    if not np.isfinite(found.held_out).any():
-        return "nothing is kept: a single run leaves none to hold out"
-    if not found.helps:
+    if found.single and not found.moved:
+        return (
+            "nothing is kept: a single run tells the pace of its machine, and this one says no more of it than is known"
+        )
+    if not found.keeps:
         return (
             "nothing is kept: constants that other runs of yours moved predict a run no better than the shipped ones do, which"
             " therefore stay"
