@@ -45,15 +45,19 @@ from roofplan.timing.figures import (
     FIGURE_OF,
     FIRST_TOKEN,
     FRONT,
+    MIXTURE,
+    OF_MACHINES,
     STAND_IN,
     STEP,
     THROUGHPUT,
     TIME_PER_TOKEN,
     Doubt,
     Metric,
+    Told,
     causes,
     flat,
     interval_factor,
+    parted,
     spread_of,
     sure,
 )
@@ -104,6 +108,27 @@ def blind(distances, figure=TIME_PER_TOKEN):
         {"figure": figure, "source": f"p{n}", "measured": str(2.0**far), "predicted": "1", "low": "0.5", "high": "2"}
         for n, far in enumerate(distances)
     ]
+
+
+@pytest.mark.parametrize("figure", [STEP, TIME_PER_TOKEN, THROUGHPUT, FIRST_TOKEN])
+def test_own_runs_take_what_they_tell_from_what_a_machine_s_runs_share(figure):
+    doubt = Doubt(constants=0.1, new="system", load="queue", assumed=(("network", 0.2),), traits=(MIXTURE,))
+    plain = sure(figure, "borrowed", doubt, FIT)
+    noise, shared = parted(plain.of(1.0, "s"))
+    assert math.hypot(noise, shared) == pytest.approx(spread_of(figure, doubt, FIT))
+    halves = []
+    for left in (1.0, 0.6, 0.3, 0.0):
+        told = sure(figure, "borrowed", doubt._replace(told=Told(shared, left * shared)), FIT)
+        apart, together = parted(told.of(1.0, "s"))
+        assert apart == pytest.approx(noise)
+        assert together == pytest.approx(left * shared, abs=1e-12)
+        halves.append(told.half)
+    assert halves[0] == pytest.approx(plain.half)
+    assert halves == sorted(halves, reverse=True)
+    # what was less doubted before leaves as much of what is doubted more
+    half = parted(sure(figure, "borrowed", doubt._replace(told=Told(shared / 2.0, 0.0)), FIT).of(1.0, "s"))[1]
+    assert half == pytest.approx(math.sqrt(0.75) * shared)
+    assert "mixture" not in OF_MACHINES
 
 
 def test_a_blind_test_that_misses_further_than_left_out_runs_widens_intervals():

@@ -144,7 +144,8 @@ def said(fit: Fit) -> str:
     if not kept.constants or kept.fit != fit.digest():
         return ""
     sources = ", ".join(dict.fromkeys(item.source for item in kept.constants))
-    return f"{len(kept.constants)} constants from {sources}, {max(item.fitted for item in kept.constants)}: {path()}"
+    count = f"{len(kept.constants)} constant{'s' if len(kept.constants) > 1 else ''}"
+    return f"{count} from {sources}, {max(item.fitted for item in kept.constants)}: {path()}"
 
 
 def stale(fit: Fit) -> str:

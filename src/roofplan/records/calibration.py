@@ -93,6 +93,10 @@ RELATIVE = "x"
 Key = tuple[str, str, str]
 """Law, name and scope of a constant."""
 
+PACE = "pace"
+"""Law of a user's own machine, by software and device: how many times as long a step takes there as predicted (``time``), and how far
+predictions err there together before its runs are known (``prior``)."""
+
 OWN = "own"
 """Law of the intervals from a user's own runs: how far predictions of a job on a device and software lay from its measurements."""
 

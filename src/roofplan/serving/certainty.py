@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from roofplan.operations.table import compute_format, element_bytes
-from roofplan.records.calibration import Constant
+from roofplan.records.calibration import PACE, Constant
 from roofplan.records.engine import Software
 from roofplan.records.hardware import CPU, Machine
 from roofplan.records.model import Model
@@ -13,7 +13,7 @@ from roofplan.records.source import GRADES
 from roofplan.records.system import System
 from roofplan.records.terms import Term
 from roofplan.serving.bounds import leaves, limit_of
-from roofplan.timing.figures import Doubt, Load, Sure, grade_of_constant, how_new, own_runs, sure, traits_of
+from roofplan.timing.figures import Doubt, Load, Sure, grade_of_constant, how_new, own_runs, sure, told, traits_of
 from roofplan.timing.rates import Rates, at_home
 
 SMALL = 0.1
@@ -96,7 +96,16 @@ def certainty(
     return sure(
         figure,
         GRADES[grade],
-        Doubt(left, new, load, (), traits, swing, _front(behind, r) if behind_front_end else 0.0),
+        Doubt(
+            left,
+            new,
+            load,
+            (),
+            traits,
+            swing,
+            _front(behind, r) if behind_front_end else 0.0,
+            told(engine, r.machine.device, r.fit),
+        ),
         r.fit,
         own,
     )
@@ -133,7 +142,7 @@ def _bearing(leaf: Term, r: Rates) -> list[tuple[Constant, float]]:
     limit = limit_of(leaf)
     out = []
     for item in leaf.sources:
-        if not isinstance(item, Constant):
+        if not isinstance(item, Constant) or item.law == PACE:
             continue
         if (limit == "memory_bandwidth" and not item.reads) or (limit == "compute" and item.reads):
             continue

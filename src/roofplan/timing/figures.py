@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from roofplan import catalogue
-from roofplan.records.calibration import OWN, Constant, Fit
-from roofplan.records.engine import EAGER
+from roofplan.records.calibration import OWN, PACE, Constant, Fit
+from roofplan.records.engine import EAGER, Software
 from roofplan.records.hardware import OWN as DESCRIBED
-from roofplan.records.hardware import Machine
+from roofplan.records.hardware import Accelerator, Machine
 from roofplan.records.model import Model
 from roofplan.records.system import System
 
@@ -69,6 +69,50 @@ def own_runs(figure: str, software: str, machine: Machine, model: Model, fit: Fi
     if not fit.speaks_of(OWN, figure):  # counting a model's parameters is slow, and few users have own runs
         return None
     return fit.get(OWN, figure, own_place(software, machine, model))
+
+
+def pace_scope(software: Software, device: Accelerator) -> str:
+    """Return the scope of the pace of a user's own machine.
+
+    Parameters
+    ----------
+    software : engine or framework.
+    device : the device.
+
+    Returns
+    -------
+    The software that runs there, and its device.
+    """
+    return f"{software.stands_for or software.name}/{device.id}"
+
+
+class Told(NamedTuple):
+    """Relative error that all predictions for one machine share, one standard deviation [1].
+
+    Parameters
+    ----------
+    prior, left : before and after runs told the pace of the machine.
+    """
+
+    prior: float
+    left: float
+
+
+def told(software: Software, device: Accelerator, fit: Fit) -> Told | None:
+    """Return what a user's own runs tell of all others on their machine.
+
+    Parameters
+    ----------
+    software : engine or framework.
+    device : the device.
+    fit : the fitted constants.
+
+    Returns
+    -------
+    The error that predictions for the machine share, None where no run of it is known.
+    """
+    pace, prior = (fit.get(PACE, name, pace_scope(software, device)) for name in ("time", "prior"))
+    return None if pace is None or prior is None else Told(prior.value, min(pace.spread, prior.value))
 
 
 def grade_of_constant(item: Constant, vendor: str) -> int:
@@ -153,6 +197,7 @@ class Doubt(NamedTuple):
     swing : how far a figure of a queue moves beyond its steps where all steps take a fifth longer or shorter, one standard
         deviation [1]; 0 without a queue.
     front : relative error of a first token from what the server's front end takes before it, one standard deviation [1].
+    told : what the user's own runs on the machine tell, None without any.
     """
 
     constants: float = 0.0
@@ -162,6 +207,7 @@ class Doubt(NamedTuple):
     traits: tuple[str, ...] = ()
     swing: float = 0.0
     front: float = 0.0
+    told: Told | None = None
 
 
 BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND = "base", "publishers", "constants", "new system", "new kind"
@@ -170,6 +216,9 @@ MULTIPLES = (CONSTANTS, SWING, FRONT)
 LOADS = ("clients", "queue")
 TRAITS = MIXTURE, HYBRID, AWAY, STAND_IN = "mixture", "hybrid", "other vendor", "stand-in"
 """Causes of error whose sizes are learned; those of `MULTIPLES` are multiples of what is computed for each run."""
+
+OF_MACHINES = frozenset({PUBLISHERS, CONSTANTS, NEW, NEW_KIND, AWAY, STAND_IN})
+"""Causes of error that all runs of one machine share. Loads, what was assumed and the kind of model differ between its runs."""
 
 UNLEARNED = {STAND_IN: 0.2}
 """Sizes of traits where no left-out run shows one, from the spread of constants between frameworks [1]."""
@@ -198,7 +247,10 @@ def flat(least: float, most: float) -> float:
 
 
 def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
-    """Return the causes of error of a figure, each with its relative error, one standard deviation [1]."""
+    """Return the causes of error of a figure, each with its relative error, one standard deviation [1].
+
+    A machine's own runs take from those that all of its runs share what they took from the error of its steps.
+    """
 
     def size(cause: str) -> float:
         found = fit.get("spread", f"{figure}, {cause}", "any")
@@ -211,7 +263,30 @@ def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
     out |= {SWING: size(SWING) * doubt.swing} if doubt.swing else {}
     out |= {FRONT: size(FRONT) * doubt.front} if doubt.front else {}
     out |= {trait: size(trait) or UNLEARNED.get(trait, 0.0) for trait in doubt.traits}
+    if doubt.told is not None:
+        shared = {cause: of for cause, of in out.items() if cause in OF_MACHINES}
+        whole, (prior, left) = math.hypot(*shared.values()), doubt.told
+        known = (1.0 - (left / prior) ** 2) * min(1.0, (prior / whole) ** 2) if whole else 0.0
+        out |= {cause: of * math.sqrt(1.0 - known) for cause, of in shared.items()}
     return out | dict(doubt.assumed)
+
+
+def parted(known: Metric) -> tuple[float, float]:
+    """Return the error of a predicted figure in two parts.
+
+    Parameters
+    ----------
+    known : the figure with its causes of error.
+
+    Returns
+    -------
+    Relative errors that differ between runs of one machine, and that all of them share, one standard deviation [1].
+    """
+    noise, shared = (
+        math.hypot(*(size for cause, size in known.causes if (cause in OF_MACHINES) is together))
+        for together in (False, True)
+    )
+    return noise, shared
 
 
 def traits_of(kind: str, *, away: bool = False, stands_for: str = "") -> tuple[str, ...]:

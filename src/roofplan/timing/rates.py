@@ -12,10 +12,11 @@ from roofplan import catalogue
 from roofplan.errors import InputError
 from roofplan.laws import Number, matmul, smaller
 from roofplan.operations.table import EXTRA_KERNELS, ROUTED_EXPERTS
-from roofplan.records.calibration import Constant, Fit
+from roofplan.records.calibration import PACE, Constant, Fit
 from roofplan.records.engine import COMPILED, Engine, Software
 from roofplan.records.hardware import BANDWIDTH, CPU, VECTOR, Accelerator, Machine
 from roofplan.records.terms import Cited
+from roofplan.timing.figures import pace_scope
 from roofplan.timing.network import Network, at_pace, network
 
 FALLBACKS = {
@@ -214,15 +215,6 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     """
     found, pace = _as_fitted(machine, engine, fit), fit.get(PACE, "time", pace_scope(engine, machine.device))
     return found if pace is None else _at_pace(found, pace)
-
-
-PACE = "pace"
-"""Law of a user's own machine: how many times as long a step takes there as predicted, by software and device."""
-
-
-def pace_scope(software: Software, device: Accelerator) -> str:
-    """Return the scope of the pace of a user's own machine: the software that runs there, and its device."""
-    return f"{software.stands_for or software.name}/{device.id}"
 
 
 def _at_pace(r: Rates, pace: Constant) -> Rates:

@@ -24,6 +24,7 @@ from roofplan.timing.figures import (
     how_new,
     own_runs,
     sure,
+    told,
     traits_of,
 )
 from roofplan.training.ability import Ability, ability
@@ -137,7 +138,13 @@ def step_certainty(
     grade = max(grade, 2) if new else grade
     own = own_runs(STEP, framework.id, machine, model, fit)
     traits = traits_of(system.kind, stands_for=framework.stands_for)
-    known = sure(STEP, GRADES[grade], Doubt(left, new, assumed=assumed, traits=traits), fit, own)
+    known = sure(
+        STEP,
+        GRADES[grade],
+        Doubt(left, new, assumed=assumed, traits=traits, told=told(framework, machine.device, fit)),
+        fit,
+        own,
+    )
     ends = [(least, most) for name, (least, most) in others.items() if name in INSIDE]
     return Known(known, ends=(min([1.0, *(x for x, _ in ends)]), max([1.0, *(x for _, x in ends)])))
 

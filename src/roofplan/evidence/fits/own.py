@@ -23,9 +23,8 @@ from roofplan.evidence.inference import InferenceCase, inference_case
 from roofplan.evidence.rows import Row, Skipped, flagged, unread, unread_warnings
 from roofplan.evidence.training import TrainingCase, training_case
 from roofplan.money.uncertainty import student
-from roofplan.records.calibration import OWN, Constant, Fit, Key, Watched
-from roofplan.timing.figures import CONSTANTS, FIGURE_OF, MEMORY, NEW, NEW_KIND, PUBLISHERS, TRAITS, Metric, own_place
-from roofplan.timing.rates import PACE, pace_scope
+from roofplan.records.calibration import OWN, PACE, Constant, Fit, Key, Watched
+from roofplan.timing.figures import FIGURE_OF, MEMORY, Metric, own_place, pace_scope, parted
 
 Tick = Callable[[int, int], None]
 
@@ -183,7 +182,8 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
     held = _held_out(figures, fit, movable, moved_by, folds) if folds > 1 else np.full(len(figures), math.nan)
     said = f"{name} ({', '.join(dict.fromkeys(one.source for one in figures))})"
     moved = [] if found is None else _moved(movable, found, said)
-    constants = [one.after for one in moved] + _own_intervals(figures, held, said)
+    priors = [_prior_of(one) for one in moved if one.after.law == PACE]
+    constants = [one.after for one in moved] + priors + _own_intervals(figures, held, said)
     return Refit(
         rows=sum(len(rows) for _, rows in tables),
         figures=figures,
@@ -273,29 +273,6 @@ def _figure(
     """Return a measured figure, with the causes of its error parted into those of each run and those of its machine."""
     noise, shared = parted(known)
     return Figure(row["id"], row["source_key"], FIGURE_OF[name], name, place, pace, noise, shared, measured, predicted)
-
-
-def parted(known: Metric) -> tuple[float, float]:
-    """Return the error of a predicted figure in two parts.
-
-    Parameters
-    ----------
-    known : the figure with its causes of error.
-
-    Returns
-    -------
-    Relative errors that differ between runs of one machine, and that all of them share, one standard deviation [1].
-    """
-    sizes = (
-        math.hypot(*(size for cause, size in known.causes if (cause in OF_MACHINES) is shared))
-        for shared in (False, True)
-    )
-    noise, shared = sizes
-    return max(LEAST_NOISE, noise), shared
-
-
-OF_MACHINES = frozenset({PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *TRAITS})
-"""Causes of error that all runs of one machine share; loads and what was assumed differ between its runs."""
 
 
 def _served(case: InferenceCase, name: str, fit: Fit) -> float:
@@ -443,10 +420,15 @@ def _moved(movable: dict[Key, Constant], found: Fitted, said: str) -> list[Moved
             fitted=date.today().isoformat(),
             source=f"your runs: {said}",
             kind="fit",
-            note=f"on top of {item.value:g} for {item.scope}, {item.rows} rows",
+            note=f"on top of {item.value:g} for {item.scope}, {item.rows} rows" if item.law != PACE else "",
         )
         out.append(Moved(before=item, after=after, doubt=doubt))
     return sorted(out, key=lambda one: -abs(math.log(one.after.value / one.before.value)))
+
+
+def _prior_of(pace: Moved) -> Constant:
+    """Return what predictions for a machine erred by together before its runs told its pace."""
+    return replace(pace.after, name="prior", value=pace.before.spread, spread=0.0)
 
 
 def _own_intervals(figures: Sequence[Figure], held: np.ndarray, said: str) -> list[Constant]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 import numpy as np
 
@@ -23,7 +25,6 @@ from roofplan.evidence.fits.intervals import (
     judged,
 )
 from roofplan.evidence.fits.left_out import WORTH, kept_groups
-from roofplan.evidence.fits.own import parted
 from roofplan.evidence.fits.training import FAMILIES
 from roofplan.evidence.rows import SHORT_OF_CACHE, Row, Skipped
 from roofplan.evidence.scoring import ALONE, Outcome, Validation, outcomes_by_source, score, weighted_quantile
@@ -43,7 +44,10 @@ from roofplan.timing.figures import (
     STEP,
     SWING,
     TRAITS,
+    Told,
     interval_factor,
+    parted,
+    sure,
 )
 
 
@@ -194,7 +198,7 @@ def page(outcomes: Sequence[Outcome], fit: Fit) -> str:
         lines.append(_line(job, rows))
     left = kept_groups(fit)
     lines += ["", "## Chips and software that no constant saw", "", *_left_groups(left)] if left else []
-    lines += ["", "## What one run of your own is worth", "", *_one_run(outcomes)]
+    lines += ["", "## What one run of your own is worth", "", *_one_run(outcomes, fit)]
     lines += ["", "## Mixtures and dense models", "", *_mixtures(outcomes)]
     lines += ["", "## What each number of training is worth", "", *_worth_of_numbers()] if WORTH.exists() else []
     lines += ["", "## Intervals", "", *_intervals(outcomes, left, fit)]
@@ -249,31 +253,54 @@ LEFT = ((STEP, "software", ("12%", "35%")), (STEP, "chip", ("12%", "35%")), (PRO
 """Figure, what is left out, and the targets for median and 90th percentile."""
 
 
-def _one_run(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Yield the errors of publishers' runs, and those after one run of each machine told the pace of the others."""
-    yield "`roofplan calibrate --with` one run moves all times of its device under its software by the share of that run's error which runs of one machine have in common."
-    yield "Here each run of a machine corrects the publisher's other runs on it, by constants that were fitted without the publisher. Machines weigh equally; not all of them gain."
+def _one_run(outcomes: Sequence[Outcome], fit: Fit) -> Iterator[str]:
+    """Yield errors and intervals of publishers' runs, and those after one run of each machine told its pace."""
+    yield "`roofplan calibrate --with` one run moves all times of its device under its software, by the share of that run's error which runs of one machine have in common, and"
+    yield "narrows the intervals by what it told. Here each run of a machine corrects the publisher's other runs on it, by constants that were fitted without the publisher."
+    yield "Machines weigh equally; not all of them gain. *Width* is the median high over low, *inside* the share of measurements within."
     yield ""
-    yield "| job | machines | mean | with one run | median | with one run |"
-    yield "|---|---:|---:|---:|---:|---:|"
+    yield "| job | machines | mean error | with one run | median | with one run | width | with one run | inside | with one run |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     for job in JOBS:
         machines: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
         for one in outcomes:
             if job.keep(one) and one.predicted is not None and one.metric != "memory":
                 machines[one.source, one.chip, one.software].append(one)
-        found = np.array([_told_by_one(rows) for rows in machines.values() if len(rows) > 1])
-        if len(found) >= LEAST_SOURCES:
-            means, middles = np.mean(found, axis=0), np.median(found, axis=0)
-            yield f"| {job.name} | {len(found)} | {means[0]:.1%} | {means[1]:.1%} | {middles[0]:.1%} | {middles[1]:.1%} |"
+        several = [rows for rows in machines.values() if len(rows) > 1]
+        if len(several) < LEAST_SOURCES:
+            continue
+        found = np.array([(_told_by_none(rows), _told_by_one(rows, fit)) for rows in several])
+        error, inside, half = np.moveaxis(found, 2, 0)
+        cells = [
+            *(f"{value:.1%}" for value in (*np.mean(error, axis=0), *np.median(error, axis=0))),
+            *(f"{value:.1f}" for value in np.exp(2.0 * np.median(half, axis=0))),
+            *(f"{value:.0%}" for value in np.mean(inside, axis=0)),
+        ]
+        yield f"| {job.name} | {len(several)} | {' | '.join(cells)} |"
 
 
-def _told_by_one(rows: Sequence[Outcome]) -> tuple[float, float]:
-    """Return the mean error of a machine's runs, and of each by the pace that another one tells [1]."""
-    ratios = np.array([one.ratio for one in rows])
-    noise, shared = np.array([parted(one.predicted) for one in rows if one.predicted is not None]).T
-    pace = ratios ** -(shared**2 / (shared**2 + noise**2))
-    others = ~np.eye(len(rows), dtype=bool)
-    return float(np.mean(np.abs(ratios - 1.0))), float(np.mean(np.abs(np.outer(pace, ratios) - 1.0)[others]))
+def _told_by_none(rows: Sequence[Outcome]) -> tuple[float, float, float]:
+    """Return the mean error of a machine's runs, the share inside their intervals, and the median half of these [1]."""
+    halves = [math.log(one.predicted.high / one.predicted.low) / 2.0 for one in rows if one.predicted is not None]
+    return float(np.mean([one.error for one in rows])), float(np.mean([one.covered for one in rows])), median(halves)
+
+
+def _told_by_one(rows: Sequence[Outcome], fit: Fit) -> tuple[float, float, float]:
+    """Return the same where every run is predicted by the pace that another one tells [1]."""
+    errors, inside, halves = [], [], []
+    for known in rows:
+        assert known.predicted is not None
+        noise, shared = parted(known.predicted)
+        share = shared**2 / (shared**2 + noise**2)
+        pace = Told(shared, shared * math.sqrt(1.0 - share))
+        for one in rows:
+            if one is not known and one.predicted is not None and one.predicted.doubt is not None:
+                ratio = one.ratio * known.ratio**-share
+                found = sure(one.figure, one.predicted.grade, one.predicted.doubt._replace(told=pace), fit)
+                errors.append(abs(ratio - 1.0))
+                inside.append(abs(math.log(ratio)) <= found.half)
+                halves.append(found.half)
+    return float(np.mean(errors)), float(np.mean(inside)), median(halves)
 
 
 def _worth_of_numbers() -> Iterator[str]:

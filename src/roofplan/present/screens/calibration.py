@@ -57,8 +57,9 @@ def _where_kept(found: Refit, place: Path | None) -> str:
     if place is not None:
         sure = sum(item.law == OWN for item in found.constants)
         graded = f", and {sure} interval{'s' if sure != 1 else ''} of your own (grade m)" if sure else ""
+        moved = counted(len(found.moved), "constant")
         return (
-            f"kept in {place}: {len(found.moved)} constants{graded}; every command rests on them from now on. ROOFPLAN_PROFILE=none leaves"
+            f"kept in {place}: {moved}{graded}; every command rests on them from now on. ROOFPLAN_PROFILE=none leaves"
             " them out, roofplan calibrate --forget removes them"
         )
     if found.single and not found.moved:
