@@ -114,20 +114,27 @@ class Refit:
         return not bool(np.isfinite(self.held_out).any())
 
     @property
+    def worse(self) -> bool:
+        """Whether held-out errors get much worse for some job; false without held-out runs."""
+        before, held, jobs = np.abs(self.before), np.abs(self.held_out), [one.job for one in self.figures]
+        parts = ([one == job for one in jobs] for job in dict.fromkeys(jobs))
+        return not self.single and any(_worsens(before, held, mine) for mine in parts)
+
+    @property
     def helps(self) -> bool:
         """Whether held-out errors clearly improve and get much worse for no job; false without held-out runs."""
-        jobs = [one.job for one in self.figures]
-        if self.single:
-            return False
-        before, held = np.abs(self.before), np.abs(self.held_out)
-        better = float(np.median(held)) < NEARER * float(np.median(before))
-        worse = [job for job in dict.fromkeys(jobs) if _worsens(before, held, [one == job for one in jobs])]
-        return better and not worse
+        better = float(np.median(np.abs(self.held_out))) < NEARER * float(np.median(np.abs(self.before)))
+        return better and not self.worse
+
+    @property
+    def pace_alone(self) -> bool:
+        """Whether only the paces of machines moved."""
+        return bool(self.moved) and all(one.after.law == PACE for one in self.moved)
 
     @property
     def keeps(self) -> bool:
-        """Whether a profile keeps what moved: where it helps, and the pace that a single run tells."""
-        return self.helps or (self.single and bool(self.moved))
+        """Whether a profile keeps what moved: where it helps, and paces alone where they do no harm."""
+        return self.helps or (self.pace_alone and not self.worse)
 
 
 NEARER, FURTHER = 0.9, 1.1
@@ -165,36 +172,59 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
     watched = Watched(fit.constants, fit.excluded)
     errors = _errors(figures, watched)
     folds = min(FOLDS, len({one.id for one in figures}))
-    numbers = {key: item for key, item in watched.consulted.items() if _movable(key, item) and folds > 1}
-    movable = _determined(figures, fit, _sensitive(figures, fit, numbers | paces(figures)))
-    done, whole = 0, (folds + 1 if folds > 1 else 1)
+    pace = paces(figures)
+    numbers = {key: item for key, item in watched.consulted.items() if _movable(key, item)}
+    attempts = [numbers | pace, pace] if folds > 1 else [pace]
+    done, whole = 0, len(attempts) * (folds + 1 if folds > 1 else 1)
 
-    def moved_by(kept: Sequence[Figure]) -> Fitted | None:
+    def told() -> None:
         nonlocal done
-        found = _fitted(kept, fit, movable) if movable else None
         done += 1
         if tick is not None:
             tick(done, whole)
+
+    said = f"{name} ({', '.join(dict.fromkeys(one.source for one in figures))})"
+    results = []
+    for attempt in attempts:
+        after, held, moved = _moved_to(figures, errors, fit, attempt, folds, said, told)
+        priors = [_prior_of(one) for one in moved if one.after.law == PACE]
+        results.append(
+            Refit(
+                rows=sum(len(rows) for _, rows in tables),
+                figures=figures,
+                skipped=skipped,
+                before=np.expm1(errors),
+                after=np.expm1(after),
+                held_out=np.expm1(held),
+                moved=moved,
+                constants=[one.after for one in moved] + priors + _own_intervals(figures, held, said),
+                unread={column: near for kind, rows in tables for column, near in unread(kind, rows).items()},
+            )
+        )
+    return next((one for one in results if one.keeps), results[0])
+
+
+def _moved_to(
+    figures: Sequence[Figure],
+    errors: np.ndarray,
+    fit: Fit,
+    numbers: dict[Key, Constant],
+    folds: int,
+    said: str,
+    told: Callable[[], None],
+) -> tuple[np.ndarray, np.ndarray, list[Moved]]:
+    """Return the errors of figures by constants moved to them, and to other runs, as logarithms [1], and what moved."""
+    movable = _determined(figures, fit, _sensitive(figures, fit, numbers))
+
+    def moved_by(kept: Sequence[Figure]) -> Fitted | None:
+        found = _fitted(kept, fit, movable) if movable else None
+        told()
         return found
 
     found = moved_by(figures)
     after = errors if found is None else _errors(figures, _with_values(fit, movable, _values(found, movable)))
     held = _held_out(figures, fit, movable, moved_by, folds) if folds > 1 else np.full(len(figures), math.nan)
-    said = f"{name} ({', '.join(dict.fromkeys(one.source for one in figures))})"
-    moved = [] if found is None else _moved(movable, found, said)
-    priors = [_prior_of(one) for one in moved if one.after.law == PACE]
-    constants = [one.after for one in moved] + priors + _own_intervals(figures, held, said)
-    return Refit(
-        rows=sum(len(rows) for _, rows in tables),
-        figures=figures,
-        skipped=skipped,
-        before=np.expm1(errors),
-        after=np.expm1(after),
-        held_out=np.expm1(held),
-        moved=moved,
-        constants=constants,
-        unread={column: near for kind, rows in tables for column, near in unread(kind, rows).items()},
-    )
+    return after, held, [] if found is None else _moved(movable, found, said)
 
 
 def _movable(key: Key, item: Constant) -> bool:
