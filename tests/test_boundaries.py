@@ -206,7 +206,7 @@ def test_a_stale_profile_is_not_named_as_in_use(monkeypatch, tmp_path):
     monkeypatch.setenv(profile.VARIABLE, str(tmp_path / "profile.toml"))
     item = fit.find("kernel", "gap", ["any"])
     profile.save([item], fit)
-    assert profile.said(fit).startswith("1 constants from")
+    assert profile.said(fit).startswith("1 constant from")
     assert profile.said(fit.with_([replace(item, value=2.0 * item.value)])) == ""
 
 
