@@ -221,9 +221,8 @@ What you choose is no assumption: an engine's release, a precision or a layout t
 that a row leaves out is assumed, and the releases beside it count.
 
 **3. Bracket.** Value / e^(factor x spread) to value x e^(factor x spread), cut where a data sheet allows no more. Your own runs
-(`roofplan calibrate --with runs.csv`) put half a bracket of their own in its place, and the grade *m*, where they are of the same model and as
-many devices; for other models on that device, and from the first run on, they take what they tell of its pace from the causes that runs of one machine share:
-publishers, constants, new system, new kind, other vendor, stand-in.
+(`roofplan calibrate --with runs.csv`) put half a bracket of their own in its place, and the grade *m*, where at least five figures are of the same model on as many
+devices. For other plans on the device, even one run shrinks the causes that all of its runs share (publishers, constants, other vendor, stand-in), by what it told of the device's slowdown.
 
 ## Worked example
 

@@ -14,6 +14,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import FIT, keeps_to
+from hypothesis import given
+from hypothesis import strategies as st
 
 import roofplan as rp
 from roofplan import catalogue
@@ -25,7 +27,7 @@ from roofplan.evidence.fits import __main__ as refit
 from roofplan.evidence.fits import intervals, kernels, left_out, prompts, serving, training
 from roofplan.evidence.fits.fitting import entry, merged
 from roofplan.evidence.fits.hierarchy import Block, Prior, fit
-from roofplan.evidence.fits.own import FURTHER, Refit, _worsens, figures_of, prior_spread, rescoped
+from roofplan.evidence.fits.own import FURTHER, Refit, _worsens, figures_of, prior_spread, rescoped, slowdown_of
 from roofplan.evidence.fits.training import NUMBERS
 from roofplan.evidence.inference import inference_case
 from roofplan.evidence.predictions import names_in
@@ -34,10 +36,10 @@ from roofplan.laws import matmul
 from roofplan.present.answers.schemas import answer_schema
 from roofplan.present.screens.calibration import refit_screen
 from roofplan.present.screens.page import Page
-from roofplan.records.calibration import Constant, Fit, Watched
+from roofplan.records.calibration import SLOWDOWN, Constant, Fit, Watched
 from roofplan.records.system import Origin, System
 from roofplan.timing.figures import TIME_PER_TOKEN, Doubt, sure
-from roofplan.timing.rates import PACE, rates
+from roofplan.timing.rates import rates
 
 # Published kernels -------------------------------------------------------------------------------
 
@@ -296,15 +298,18 @@ def test_runs_that_shipped_constants_describe_leave_them_alone(own_profile):
     assert found.helps or not own_profile.exists()
 
 
-def test_a_single_run_tells_the_pace_of_its_machine(own_profile):
-    row = slower(1, 1.5)
-    found, place = rp.refit(row)
-    assert np.isnan(found.held_out).all()
+def test_a_single_run_tells_the_slowdown_of_its_device(own_profile):
+    found, place = rp.refit(slower(1, 1.5))
+    assert found.single
+    assert found.slowdown
     assert not found.helps
     assert place == own_profile
     (one,) = found.moved
-    assert (one.after.law, one.after.name, one.after.scope) == ("pace", "time", "torchtitan/h100-sxm-96-hbm2e")
+    assert (one.after.law, one.after.name, one.after.scope) == ("slowdown", "time", "torchtitan/h100-sxm-96-hbm2e")
     assert 1.0 < one.after.value < 1.5
+    prior = next(item for item in profile.constants(place) if item.name == "prior")
+    assert (prior.value, prior.kind) == (one.before.spread, "guess")
+    assert profile.said(catalogue.shipped_fit()).startswith("1 constant from your runs")
     asked = {"tokens": "1B", "batch": "64seq", "framework": "torchtitan-0.1"}
     for model, on in (("llama-3.1-8b", "h100-sxm-96-hbm2e:8"), ("llama-2-7b", "h100-sxm-96-hbm2e:8")):
         plain, own = (
@@ -314,47 +319,132 @@ def test_a_single_run_tells_the_pace_of_its_machine(own_profile):
         took, expected = (each.metrics["step_time"] for each in (own, plain))
         assert took.value == pytest.approx(one.after.value * expected.value, rel=0.01)
         assert took.high / took.low < 0.9 * expected.high / expected.low
-    elsewhere = (
+    elsewhere = {
         rp.plan_training("llama-3.1-8b", ["a100-sxm-80:8"], **asked, fit=fit).plans[0].metrics["step_time"].value
         for fit in (catalogue.shipped_fit(), None)
+    }
+    assert len(elsewhere) == 1
+    # the runs move the shipped constants, whatever a profile says: the same run tells the same again
+    again, _ = rp.refit(slower(1, 1.5), fit=profile.over(catalogue.shipped_fit(), place))
+    assert again.moved[0].after.value == one.after.value
+    assert again.before == pytest.approx(found.before)
+
+
+@pytest.mark.usefixtures("own_profile")
+@pytest.mark.parametrize("count", [1, 2])
+def test_runs_that_state_memory_alone_slow_no_device(count):
+    rows = [row | {"norm_tokens_per_s_per_gpu": "", "measured_step_s": ""} for row in slower(count, 1.0)]
+    found, place = rp.refit(rows)
+    assert {one.job for one in found.figures} == {"training memory"}
+    assert not any(one.after.law == "slowdown" for one in found.moved)
+    assert place is None
+
+
+@pytest.mark.usefixtures("own_profile")
+def test_a_run_that_is_as_predicted_narrows_its_intervals():
+    row = {
+        "id": "a",
+        "source_key": "mine",
+        "model_name": "llama-3.1-8b",
+        "accel_norm": "h100-sxm",
+        "count": "1",
+        "engine_name": "vllm",
+        "engine_version": "0.11",
+        "weight_precision": "bf16",
+        "input_len": "1000",
+        "output_len": "200",
+        "running_batch": "8",
+        "metric_kind": "serving",
+        "tpot_ms": "7.5",
+        "month": "2025-11",
+    }
+    found, _ = rp.refit([row])
+    (one,) = found.moved
+    assert one.after.scope == "vllm/h100-sxm"
+    # throughput holds the same steps: it tells nothing more
+    rate = {"output_tokens_per_s": str(8 / 7.5e-3)}
+    both, _ = rp.refit([row | rate], keep=False)
+    assert len(both.figures) == 2
+    assert both.moved[0].after.spread == pytest.approx(one.after.spread, rel=0.1)
+    asked = {"on": "h100-sxm:1", "engine": "vllm-0.11", "concurrency": "8"}
+    plain, own = (
+        rp.plan_serving("qwen2.5-7b", **asked, fit=fit).plans[0].metrics["tpot"]
+        for fit in (catalogue.shipped_fit(), None)
     )
-    assert len(set(elsewhere)) == 1
+    assert own.value == pytest.approx(one.after.value * plain.value, rel=1e-3)
+    assert own.high / own.low < plain.high / plain.low
+
+
+@given(
+    prior=st.floats(0.05, 0.5),
+    noise=st.floats(0.05, 0.5),
+    slow=st.floats(-1.0, 1.0),
+    count=st.integers(1, 6),
+)
+def test_slowdowns_shrink_towards_what_was_expected(prior, noise, slow, count):
+    factor, known = slowdown_of({"one": [(slow, noise)]}, prior)
+    share = prior**2 / (prior**2 + noise**2)
+    assert math.log(factor) == pytest.approx(share * slow)
+    assert known.left == pytest.approx(prior * math.sqrt(1.0 - share))
+    # runs of one model count as one, runs of several as several
+    again, same = slowdown_of({"one": [(slow, noise)] * count}, prior)
+    assert (again, same.left) == pytest.approx((factor, known.left))
+    further, more = slowdown_of({str(number): [(slow, noise)] for number in range(count)}, prior)
+    assert more.left <= known.left * (1.0 + 1e-12)
+    assert abs(math.log(further)) >= abs(math.log(factor)) * (1.0 - 1e-12)
+
+
+SLOW = {"law": SLOWDOWN, "name": "time", "unit": "1", "spread": 0.1, "rows": 1, "fitted": "", "source": "mine"}
 
 
 @pytest.mark.parametrize(
-    ("engine", "scope"), [("vllm-0.11", "vllm"), ("sglang-0.5", "sglang"), ("tensorrt-llm-1.0", "tensorrt-llm")]
+    ("model", "on", "engine", "scope"),
+    [
+        ("llama-3.1-70b", "h100-sxm:8", "vllm-0.11", "vllm"),
+        ("llama-3.1-70b", "h100-sxm:8", "tensorrt-llm-1.0", "tensorrt-llm"),
+        ("deepseek-v3", "h200-sxm:8", "sglang-0.5", "sglang"),
+        ("llama-3.1-8b", "rtx-4090:1", "llama.cpp-b11200", "llama.cpp"),
+    ],
 )
-def test_a_pace_multiplies_every_time_of_a_step(engine, scope):
+def test_a_slowdown_multiplies_every_time_of_a_step(model, on, engine, scope):
     shipped = catalogue.shipped_fit()
-    pace = Constant(
-        law=PACE,
-        name="time",
-        scope=f"{scope}/h100-sxm",
-        value=1.3,
-        unit="1",
-        spread=0.1,
-        rows=1,
-        fitted="",
-        source="mine",
-    )
-    asked = {"on": "h100-sxm:8", "engine": engine, "concurrency": "16", "strategy": "tp=8"}
-    plain, own = (
-        rp.plan_serving("llama-3.1-70b", **asked, fit=fit).plans[0].metrics for fit in (shipped, shipped.with_([pace]))
-    )
+    own = shipped.with_([Constant(value=1.3, scope=f"{scope}/{on.partition(':')[0]}", **SLOW)])
+    precision = {"precision": "q4_k_m"} if scope == "llama.cpp" else {}
+    asked = {"on": on, "engine": engine, "concurrency": "4", **precision}
+    first = rp.plan_serving(model, **asked, fit=shipped).plans[0]
+    asked["strategy"] = first.strategy.text
+    plain, slow = (rp.plan_serving(model, **asked, fit=fit).plans[0] for fit in (shipped, own))
     for name, factor in (("tpot", 1.3), ("ttft", 1.3), ("output_tokens_per_second", 1.0 / 1.3)):
-        assert own[name].value == pytest.approx(factor * plain[name].value, rel=1e-6)
+        assert slow.metrics[name].value == pytest.approx(factor * plain.metrics[name].value, rel=1e-6)
 
 
-def test_a_pace_lets_nothing_exceed_its_peak():
+@pytest.mark.parametrize("framework", ["megatron-core-0.16", "torchtitan-0.2", "deepspeed-0.16"])
+@pytest.mark.parametrize("on", ["h100-sxm:8", "rtx-4090:8"])
+def test_a_slowdown_multiplies_every_time_of_a_training_step(framework, on):
+    shipped = catalogue.shipped_fit()
+    name = catalogue.framework(framework).name
+    own = shipped.with_([Constant(value=1.3, scope=f"{name}/{on.partition(':')[0]}", **SLOW)])
+    plain, slow = (
+        rp.plan_training("llama-3.2-1b", [on], tokens="1B", batch="64seq", framework=framework, fit=fit).plans[0]
+        for fit in (shipped, own)
+    )
+    assert slow.layout == plain.layout
+    assert slow.metrics["step_time"].value == pytest.approx(1.3 * plain.metrics["step_time"].value, rel=1e-3)
+
+
+def test_a_slowdown_lets_nothing_exceed_a_data_sheet():
     (one,) = machine("h100-sxm:8")
     engine, shipped = catalogue.engine("vllm-0.11"), catalogue.shipped_fit()
-    pace = Constant(
-        law=PACE, name="time", scope="vllm/h100-sxm", value=0.2, unit="1", spread=0.1, rows=1, fitted="", source="mine"
-    )
-    found = rates(one, engine, shipped.with_([pace]))
+    found = rates(one, engine, shipped.with_([Constant(value=0.2, scope="vllm/h100-sxm", **SLOW)]))
+    plain = rates(one, engine, shipped)
     assert all(found.compute[name] == found.peak[name] for name in found.compute)
     assert set(found.bandwidth.values()) == {found.wire}
     assert found.attention_share == 1.0
+    assert found.vector_peak == plain.vector_peak
+    assert (found.network.rate, found.network.outside) == (plain.network.rate, plain.network.outside)
+    assert found.network.start == pytest.approx(0.2 * plain.network.start)
+    assert any(item.law == SLOWDOWN for item in found.network.cites("start") if isinstance(item, Constant))
+    assert not any(item.law == SLOWDOWN for item in found.sources["casts"] if isinstance(item, Constant))
 
 
 @pytest.mark.usefixtures("own_profile")

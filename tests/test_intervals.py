@@ -46,7 +46,9 @@ from roofplan.timing.figures import (
     FIRST_TOKEN,
     FRONT,
     MIXTURE,
-    OF_MACHINES,
+    NEW,
+    NEW_KIND,
+    SHARED,
     STAND_IN,
     STEP,
     THROUGHPUT,
@@ -111,7 +113,7 @@ def blind(distances, figure=TIME_PER_TOKEN):
 
 
 @pytest.mark.parametrize("figure", [STEP, TIME_PER_TOKEN, THROUGHPUT, FIRST_TOKEN])
-def test_own_runs_take_what_they_tell_from_what_a_machine_s_runs_share(figure):
+def test_own_runs_shrink_what_all_runs_on_a_device_share(figure):
     doubt = Doubt(constants=0.1, new="system", load="queue", assumed=(("network", 0.2),), traits=(MIXTURE,))
     plain = sure(figure, "borrowed", doubt, FIT)
     noise, shared = parted(plain.of(1.0, "s"))
@@ -128,7 +130,7 @@ def test_own_runs_take_what_they_tell_from_what_a_machine_s_runs_share(figure):
     # what was less doubted before leaves as much of what is doubted more
     half = parted(sure(figure, "borrowed", doubt._replace(told=Told(shared / 2.0, 0.0)), FIT).of(1.0, "s"))[1]
     assert half == pytest.approx(math.sqrt(0.75) * shared)
-    assert "mixture" not in OF_MACHINES
+    assert not SHARED & {MIXTURE, NEW, NEW_KIND}
 
 
 def test_a_blind_test_that_misses_further_than_left_out_runs_widens_intervals():

@@ -347,8 +347,8 @@ def refit(
     Parameters
     ----------
     sources : CSV files as `validate` reads them, of training and of inference, or their rows.
-    keep : whether to write the profile, in place of an earlier one; it is written where predictions of held-out runs improve, or for a
-        single run.
+    keep : whether to write the profile, in place of an earlier one; it is written where predictions of held-out runs improve, and for
+        slowdowns of devices also where they get no worse, or of a single run.
     fit : constants that are moved, by default the shipped ones.
     progress : function called with the work done and the work in all [1].
 

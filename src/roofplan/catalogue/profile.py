@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from roofplan.catalogue import codec
 from roofplan.errors import InputError
-from roofplan.records.calibration import Constant, Fit
+from roofplan.records.calibration import SLOWDOWN, Constant, Fit
 
 VARIABLE, NONE = "ROOFPLAN_PROFILE", "none"
 """Environment variable that names another profile, and its value for no profile."""
@@ -143,9 +143,10 @@ def said(fit: Fit) -> str:
     kept = _readable()
     if not kept.constants or kept.fit != fit.digest():
         return ""
-    sources = ", ".join(dict.fromkeys(item.source for item in kept.constants))
-    count = f"{len(kept.constants)} constant{'s' if len(kept.constants) > 1 else ''}"
-    return f"{count} from {sources}, {max(item.fitted for item in kept.constants)}: {path()}"
+    moved = [item for item in kept.constants if (item.law, item.name) != (SLOWDOWN, "prior")]
+    count = f"{len(moved)} constant{'s' if len(moved) > 1 else ''}"
+    sources = ", ".join(dict.fromkeys(item.source for item in moved))
+    return f"{count} from {sources}, {max(item.fitted for item in moved)}: {path()}"
 
 
 def stale(fit: Fit) -> str:

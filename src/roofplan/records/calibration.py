@@ -93,9 +93,9 @@ RELATIVE = "x"
 Key = tuple[str, str, str]
 """Law, name and scope of a constant."""
 
-PACE = "pace"
-"""Law of a user's own machine, by software and device: how many times as long a step takes there as predicted (``time``), and how far
-predictions err there together before its runs are known (``prior``)."""
+SLOWDOWN = "slowdown"
+"""Law of a user's own device under its software: how many times as long a step takes there as predicted (``time``), and the error that
+predictions share there before a run is known (``prior``)."""
 
 OWN = "own"
 """Law of the intervals from a user's own runs: how far predictions of a job on a device and software lay from its measurements."""

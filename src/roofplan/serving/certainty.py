@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from roofplan.operations.table import compute_format, element_bytes
-from roofplan.records.calibration import PACE, Constant
+from roofplan.records.calibration import SLOWDOWN, Constant
 from roofplan.records.engine import Software
 from roofplan.records.hardware import CPU, Machine
 from roofplan.records.model import Model
@@ -142,7 +142,7 @@ def _bearing(leaf: Term, r: Rates) -> list[tuple[Constant, float]]:
     limit = limit_of(leaf)
     out = []
     for item in leaf.sources:
-        if not isinstance(item, Constant) or item.law == PACE:
+        if not isinstance(item, Constant) or item.law == SLOWDOWN:
             continue
         if (limit == "memory_bandwidth" and not item.reads) or (limit == "compute" and item.reads):
             continue

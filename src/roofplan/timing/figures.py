@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from roofplan import catalogue
-from roofplan.records.calibration import OWN, PACE, Constant, Fit
+from roofplan.records.calibration import OWN, SLOWDOWN, Constant, Fit
 from roofplan.records.engine import EAGER, Software
 from roofplan.records.hardware import OWN as DESCRIBED
 from roofplan.records.hardware import Accelerator, Machine
@@ -71,27 +71,27 @@ def own_runs(figure: str, software: str, machine: Machine, model: Model, fit: Fi
     return fit.get(OWN, figure, own_place(software, machine, model))
 
 
-def pace_scope(software: Software, device: Accelerator) -> str:
-    """Return the scope of the pace of a user's own machine.
+def slowdown_scope(software: Software, device: Accelerator) -> str:
+    """Return the scope of the slowdown of a user's own device.
 
     Parameters
     ----------
-    software : engine or framework.
+    software : engine or framework that runs there.
     device : the device.
 
     Returns
     -------
-    The software that runs there, and its device.
+    The names of both.
     """
     return f"{software.stands_for or software.name}/{device.id}"
 
 
 class Told(NamedTuple):
-    """Relative error that all predictions for one machine share, one standard deviation [1].
+    """Relative error that all predictions for a device under its software share, one standard deviation [1].
 
     Parameters
     ----------
-    prior, left : before and after runs told the pace of the machine.
+    prior, left : before and after the user's own runs there.
     """
 
     prior: float
@@ -99,7 +99,7 @@ class Told(NamedTuple):
 
 
 def told(software: Software, device: Accelerator, fit: Fit) -> Told | None:
-    """Return what a user's own runs tell of all others on their machine.
+    """Return what a user's own runs tell of all others on their device.
 
     Parameters
     ----------
@@ -109,10 +109,10 @@ def told(software: Software, device: Accelerator, fit: Fit) -> Told | None:
 
     Returns
     -------
-    The error that predictions for the machine share, None where no run of it is known.
+    The error that predictions for the device share, None where no run of it is known.
     """
-    pace, prior = (fit.get(PACE, name, pace_scope(software, device)) for name in ("time", "prior"))
-    return None if pace is None or prior is None else Told(prior.value, min(pace.spread, prior.value))
+    time, prior = (fit.get(SLOWDOWN, name, slowdown_scope(software, device)) for name in ("time", "prior"))
+    return None if time is None or prior is None else Told(prior.value, min(time.spread, prior.value))
 
 
 def grade_of_constant(item: Constant, vendor: str) -> int:
@@ -197,7 +197,7 @@ class Doubt(NamedTuple):
     swing : how far a figure of a queue moves beyond its steps where all steps take a fifth longer or shorter, one standard
         deviation [1]; 0 without a queue.
     front : relative error of a first token from what the server's front end takes before it, one standard deviation [1].
-    told : what the user's own runs on the machine tell, None without any.
+    told : what the user's own runs on the device tell, None without any.
     """
 
     constants: float = 0.0
@@ -217,8 +217,8 @@ LOADS = ("clients", "queue")
 TRAITS = MIXTURE, HYBRID, AWAY, STAND_IN = "mixture", "hybrid", "other vendor", "stand-in"
 """Causes of error whose sizes are learned; those of `MULTIPLES` are multiples of what is computed for each run."""
 
-OF_MACHINES = frozenset({PUBLISHERS, CONSTANTS, NEW, NEW_KIND, AWAY, STAND_IN})
-"""Causes of error that all runs of one machine share. Loads, what was assumed and the kind of model differ between its runs."""
+SHARED = frozenset({PUBLISHERS, CONSTANTS, AWAY, STAND_IN})
+"""Causes of error that all runs of a publisher share on a device under one software. Models, number formats, loads and what was assumed differ."""
 
 UNLEARNED = {STAND_IN: 0.2}
 """Sizes of traits where no left-out run shows one, from the spread of constants between frameworks [1]."""
@@ -247,9 +247,19 @@ def flat(least: float, most: float) -> float:
 
 
 def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
-    """Return the causes of error of a figure, each with its relative error, one standard deviation [1].
+    """Return the causes of error of a figure.
 
-    A machine's own runs take from those that all of its runs share what they took from the error of its steps.
+    The user's own runs on a device shrink those that all of its runs share, by the part of that error which they explained.
+
+    Parameters
+    ----------
+    figure : name of the figure.
+    doubt : what may be wrong with the prediction.
+    fit : the fitted constants, with the sizes of causes.
+
+    Returns
+    -------
+    Each cause with its relative error, one standard deviation [1].
     """
 
     def size(cause: str) -> float:
@@ -264,7 +274,7 @@ def causes(figure: str, doubt: Doubt, fit: Fit) -> dict[str, float]:
     out |= {FRONT: size(FRONT) * doubt.front} if doubt.front else {}
     out |= {trait: size(trait) or UNLEARNED.get(trait, 0.0) for trait in doubt.traits}
     if doubt.told is not None:
-        shared = {cause: of for cause, of in out.items() if cause in OF_MACHINES}
+        shared = {cause: of for cause, of in out.items() if cause in SHARED}
         whole, (prior, left) = math.hypot(*shared.values()), doubt.told
         known = (1.0 - (left / prior) ** 2) * min(1.0, (prior / whole) ** 2) if whole else 0.0
         out |= {cause: of * math.sqrt(1.0 - known) for cause, of in shared.items()}
@@ -280,10 +290,10 @@ def parted(known: Metric) -> tuple[float, float]:
 
     Returns
     -------
-    Relative errors that differ between runs of one machine, and that all of them share, one standard deviation [1].
+    Relative errors that differ between runs on one device, and that all of them share, one standard deviation [1].
     """
     noise, shared = (
-        math.hypot(*(size for cause, size in known.causes if (cause in OF_MACHINES) is together))
+        math.hypot(*(size for cause, size in known.causes if (cause in SHARED) is together))
         for together in (False, True)
     )
     return noise, shared

@@ -58,7 +58,8 @@ class Network:
     ----------
     topology : topology inside a host; ``bus`` if devices connect through the processor, ``staged`` if through host
         memory.
-    rate, pair : data-sheet rates of a device inside a host, one way, to all peers and to one peer [B/s].
+    rate, pair : rates of a device inside a host, one way, to all peers and to one peer: the data sheet's, over the slowdown that own runs
+        tell [B/s].
     start, step : start-up of a quick message, and time per round [s].
     quick : share of the link rate that quick messages attain [1].
     bulk : start-up of a bulk message, infinite if one protocol covers all sizes [s].
@@ -110,7 +111,7 @@ class Network:
 
     def cites(self, *names: str) -> tuple[Cited, ...]:
         """Return the sources of the named numbers, without those that the machine does not use."""
-        return tuple(dict.fromkeys(self.rests_on[name] for name in names if name in self.rests_on))
+        return tuple(dict.fromkeys(self.rests_on[name] for name in (*names, "slowdown") if name in self.rests_on))
 
     def quick_names(self, ranks: float) -> tuple[str, ...]:
         """Return the names of the numbers behind a quick message between `ranks` ranks of a host."""
@@ -230,21 +231,22 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
     )
 
 
-def at_pace(net: Network, pace: float) -> Network:
-    """Return the network with all times of messages multiplied.
+def slowed_network(net: Network, slowdown: Constant) -> Network:
+    """Return the network with messages that take longer by a factor, or less long but never beyond a data sheet.
 
     Parameters
     ----------
-    net : rates and latencies.
-    pace : the factor [1].
+    net : rates and latencies as fitted.
+    slowdown : the factor [1].
 
     Returns
     -------
-    The network with lower rates and longer latencies, where the factor is above one.
+    The network, which cites the factor.
     """
-    rates = {name: getattr(net, name) / pace for name in ("rate", "pair", "staged", "outside")}
-    times = {name: getattr(net, name) * pace for name in ("start", "step", "bulk", "shot", "hop")}
-    return replace(net, **rates, **times)
+    by = slowdown.value
+    rates = {name: getattr(net, name) / max(by, 1.0) for name in ("rate", "pair", "staged", "outside")}
+    times = {name: getattr(net, name) * by for name in ("start", "step", "bulk", "shot", "hop")}
+    return replace(net, **rates, **times, rests_on={**net.rests_on, "slowdown": slowdown})
 
 
 # Inside a host -----------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ from roofplan import catalogue
 from roofplan.errors import InputError
 from roofplan.laws import Number, matmul, smaller
 from roofplan.operations.table import EXTRA_KERNELS, ROUTED_EXPERTS
-from roofplan.records.calibration import PACE, Constant, Fit
+from roofplan.records.calibration import SLOWDOWN, Constant, Fit
 from roofplan.records.engine import COMPILED, Engine, Software
 from roofplan.records.hardware import BANDWIDTH, CPU, VECTOR, Accelerator, Machine
 from roofplan.records.terms import Cited
-from roofplan.timing.figures import pace_scope
-from roofplan.timing.network import Network, at_pace, network
+from roofplan.timing.figures import slowdown_scope
+from roofplan.timing.network import Network, network, slowed_network
 
 FALLBACKS = {
     "fp4": ("bf16",),
@@ -160,7 +160,6 @@ class Rates:
     step_base, step_each : host time per step, and per sequence of a step [s].
     front, delay : front-end time per request, one after the other, and its latency besides [s].
     network : rates and latencies of messages.
-    pace : factor on the times of steps, which they hold already, from a user's own runs [1].
     sources : sources of each rate.
     fallbacks : format -> the fallback used for it.
     fit : the fitted constants.
@@ -192,7 +191,6 @@ class Rates:
     sources: dict[str, tuple[Cited, ...]]
     fallbacks: dict[str, str]
     fit: Fit
-    pace: float = 1.0
 
 
 @lru_cache(maxsize=512)
@@ -213,33 +211,49 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     ------
     InputError : the data sheet states no memory bandwidth or no peak.
     """
-    found, pace = _as_fitted(machine, engine, fit), fit.get(PACE, "time", pace_scope(engine, machine.device))
-    return found if pace is None else _at_pace(found, pace)
+    found, slowdown = (
+        fitted_rates(machine, engine, fit),
+        fit.get(SLOWDOWN, "time", slowdown_scope(engine, machine.device)),
+    )
+    return found if slowdown is None else slowed(found, slowdown)
 
 
-def _at_pace(r: Rates, pace: Constant) -> Rates:
-    """Return rates at which steps take `pace` times as long, front ends apart; none exceeds its peak."""
-    slower, vector = pace.value, r.vector
+def slowed(r: Rates, slowdown: Constant) -> Rates:
+    """Return rates at which steps take longer by a factor, or less long but never beyond a data sheet.
+
+    Parameters
+    ----------
+    r : rates as fitted.
+    slowdown : the factor on all times but those of front ends [1].
+
+    Returns
+    -------
+    The rates, which cite the factor.
+    """
+    by, vector = slowdown.value, r.vector
     return replace(
         r,
-        compute={name: smaller(rate / slower, r.peak[name]) for name, rate in r.compute.items()},
-        vector_peak=r.vector_peak / slower,
-        scan=None if r.scan is None else r.scan / slower,
-        bandwidth={kind: smaller(rate / slower, r.wire) for kind, rate in r.bandwidth.items()},
-        vector=None if vector is None else replace(vector, bandwidth=smaller(vector.bandwidth / slower, r.wire)),
-        attention_share=smaller(r.attention_share / slower, 1.0),
-        gap=r.gap * slower,
-        launch=r.launch * slower,
-        step_base=r.step_base * slower,
-        step_each=r.step_each * slower,
-        network=at_pace(r.network, slower),
-        sources={name: (*cited, *((pace,) if name != "front" else ())) for name, cited in r.sources.items()},
-        pace=slower,
+        compute={name: smaller(rate / by, r.peak[name]) for name, rate in r.compute.items()},
+        vector_peak=r.vector_peak / max(by, 1.0),
+        scan=None if r.scan is None else smaller(r.scan / by, r.vector_peak),
+        bandwidth={kind: smaller(rate / by, r.wire) for kind, rate in r.bandwidth.items()},
+        vector=None if vector is None else replace(vector, bandwidth=smaller(vector.bandwidth / by, r.wire)),
+        attention_share=smaller(r.attention_share / by, 1.0),
+        gap=r.gap * by,
+        launch=r.launch * by,
+        step_base=r.step_base * by,
+        step_each=r.step_each * by,
+        network=slowed_network(r.network, slowdown),
+        sources={name: (*cited, *((slowdown,) if name not in NO_TIMES else ())) for name, cited in r.sources.items()},
     )
 
 
-def _as_fitted(machine: Machine, engine: Software, fit: Fit) -> Rates:
-    """Return the rates of a machine without the pace of a user's own."""
+NO_TIMES = frozenset({"front", "grouped", "casts", ROUTED_EXPERTS})
+"""Names of sources of front ends, which are timed apart, and of counts and ratios."""
+
+
+def fitted_rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
+    """Return the rates of a machine by the fitted constants alone; parameters and errors are those of `rates`."""
     device = machine.device
     if device.bandwidth is None or not device.peak:
         raise InputError(

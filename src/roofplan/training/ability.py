@@ -8,14 +8,15 @@ from functools import lru_cache
 
 from roofplan.laws import smaller
 from roofplan.operations.activations import LOW_PRECISION
-from roofplan.records.calibration import Fit
+from roofplan.records.calibration import SLOWDOWN, Constant, Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.terms import Cited
 from roofplan.records.training import Framework
+from roofplan.timing.figures import slowdown_scope
 from roofplan.timing.network import (
     Network,
 )
-from roofplan.timing.rates import Rates, rates
+from roofplan.timing.rates import Rates, fitted_rates, slowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,18 +82,34 @@ def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
     found = {name: fit.find("training", name, chain) for name in (*TIMES, *SHARES)}
     slower = (fit.find("training", UNTUNED, (framework.name, "any")),) if framework.untuned else ()
     factor = math.prod(item.value for item in slower)
-    r = rates(machine, framework, fit)
-    times = {name: found[name].value * (factor if name in TUNED else 1.0) for name in TIMES}
-    return applied(
+    r = fitted_rates(machine, framework, fit)
+    made = applied(
         Ability(
             rates=r,
             network=r.network,
             framework=framework,
             update=r.bandwidth["memory"],
             sources={name: (item, *slower) if name in TUNED else (item,) for name, item in found.items()},
-            **{name: time * (r.pace if name != "sigma" else 1.0) for name, time in times.items()},
+            **{name: found[name].value * (factor if name in TUNED else 1.0) for name in TIMES},
         ),
         {name: found[name].value / (factor if name in TUNED else 1.0) for name in SHARES},
+    )
+    slowdown = fit.get(SLOWDOWN, "time", slowdown_scope(framework, machine.device))
+    return made if slowdown is None else _slowed(made, slowdown)
+
+
+def _slowed(a: Ability, slowdown: Constant) -> Ability:
+    """Return an ability whose steps take longer by a factor, or less long but never beyond a data sheet."""
+    by, r = slowdown.value, slowed(a.rates, slowdown)
+    return replace(
+        a,
+        rates=r,
+        network=r.network,
+        launch=a.launch * by,
+        ramp=a.ramp * by,
+        host=a.host * by,
+        update=smaller(a.update / by, r.wire),
+        sources={name: (*cited, *((slowdown,) if name != "sigma" else ())) for name, cited in a.sources.items()},
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from roofplan.catalogue.machines import in_other_form
-from roofplan.records.calibration import Constant, Fit
+from roofplan.records.calibration import SLOWDOWN, Constant, Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.source import GRADES
@@ -176,7 +176,7 @@ def by_constants(found: Step, a: Ability) -> float:
     for name, seconds in parts.items():
         cited = a.sources[BEARS[name]] if name in BEARS else (outside,) if name.endswith(SENT) else ()
         for item in cited:
-            if isinstance(item, Constant):
+            if isinstance(item, Constant) and item.law != SLOWDOWN:
                 borne[item] = borne.get(item, 0.0) + seconds
     return math.hypot(*(seconds / whole * item.spread for item, seconds in borne.items()))
 

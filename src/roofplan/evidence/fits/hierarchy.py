@@ -55,14 +55,12 @@ class Block:
     numbers : by name, the effects whose sum is the number's logarithm.
     errors : logarithms of predicted over measured, given the numbers [1].
     weight : weight of all measurements or of each, below one where their errors are correlated [1].
-    noise : relative error of a measurement, None to estimate it from the errors [1].
     at_once : whether `errors` takes arrays of shape (n,) as numbers, and then returns an array of shape (measurements, n).
     """
 
     numbers: Mapping[str, tuple[Effect, ...]]
     errors: Callable[[Numbers], np.ndarray]
     weight: float | np.ndarray = 1.0
-    noise: float | None = None
     at_once: bool = False
 
     def at(self, logs: np.ndarray) -> Numbers:
@@ -133,10 +131,7 @@ def fit(blocks: Sequence[Block], priors: Mapping[Any, Prior], rounds: int = 30, 
     for step in range(rounds + 1):
         found = [linearised(block, rows @ values) for block, rows in zip(blocks, takes, strict=True)]
         if step < SETTLING:
-            noise = [
-                block.noise or max(LEAST_NOISE, 1.4826 * float(np.median(np.abs(errors))))
-                for block, (errors, _) in zip(blocks, found, strict=True)
-            ]
+            noise = [max(LEAST_NOISE, 1.4826 * float(np.median(np.abs(errors)))) for errors, _ in found]
         curvature, pull = prior.normal(values)
         for block, (errors, slope), rows, spread in zip(blocks, found, takes, noise, strict=True):
             weights = block.weight / (1.0 + (errors / (TUNING * spread)) ** 2) / spread**2

@@ -1,14 +1,15 @@
 """Refit of the shipped constants to a user's own runs.
 
 The constants behind predictions of the runs are moved as far as the runs and the constants' own spread suggest. They are kept in a
-local profile under the scope that their law looks up first, together with the errors of held-out runs.
+local profile under the scope that their law looks up first, together with the errors of held-out runs. Where that helps no run that was
+held out, or where there is only one, the runs tell the slowdown of their device instead: a factor on all of its times.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -23,8 +24,8 @@ from roofplan.evidence.inference import InferenceCase, inference_case
 from roofplan.evidence.rows import Row, Skipped, flagged, unread, unread_warnings
 from roofplan.evidence.training import TrainingCase, training_case
 from roofplan.money.uncertainty import student
-from roofplan.records.calibration import OWN, PACE, Constant, Fit, Key, Watched
-from roofplan.timing.figures import FIGURE_OF, MEMORY, Metric, own_place, pace_scope, parted
+from roofplan.records.calibration import OWN, SLOWDOWN, Constant, Fit, Key, Watched
+from roofplan.timing.figures import FIGURE_OF, MEMORY, Metric, Told, own_place, parted, slowdown_scope
 
 Tick = Callable[[int, int], None]
 
@@ -42,7 +43,7 @@ FOLDS = 5
 """Folds of cross-validation; with fewer runs, one per run [1]."""
 
 LEAST_OWN = 5
-"""Least number of figures of a job for an interval to be learned from them, and how much they scatter [1]."""
+"""Least number of figures of a job for an interval to be learned from them [1]."""
 
 SETTLED = 0.9
 """Posterior over prior spread above which the runs say too little about a constant to move it [1]."""
@@ -55,8 +56,8 @@ class Figure:
     Parameters
     ----------
     place : software, devices and model to which an interval learned from the runs is limited.
-    pace : scope of the pace of the machine that it was measured on.
-    noise, shared : relative errors that differ between runs of one machine, and that all of them share, one standard deviation [1].
+    device : scope of the slowdown of the device that it was measured on.
+    noise, shared : relative errors that differ between runs on one device, and that all of them share, one standard deviation [1].
     """
 
     id: str
@@ -64,11 +65,20 @@ class Figure:
     job: str
     metric: str
     place: str
-    pace: str
+    device: str
     noise: float
     shared: float
     measured: float
     predicted: Callable[[Fit], float]
+
+    @property
+    def model(self) -> str:
+        """The model that ran, by its parameters and their format."""
+        return self.place.rpartition("/")[2]
+
+    def slower(self, error: float) -> float:
+        """Return the logarithm of measured over predicted time, given that of predicted over measured value [1]."""
+        return -error if self.metric in {"tpot", "ttft"} else error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,27 +124,24 @@ class Refit:
         return not bool(np.isfinite(self.held_out).any())
 
     @property
-    def worse(self) -> bool:
-        """Whether held-out errors get much worse for some job; false without held-out runs."""
-        before, held, jobs = np.abs(self.before), np.abs(self.held_out), [one.job for one in self.figures]
-        parts = ([one == job for one in jobs] for job in dict.fromkeys(jobs))
-        return not self.single and any(_worsens(before, held, mine) for mine in parts)
-
-    @property
     def helps(self) -> bool:
         """Whether held-out errors clearly improve and get much worse for no job; false without held-out runs."""
-        better = float(np.median(np.abs(self.held_out))) < NEARER * float(np.median(np.abs(self.before)))
-        return better and not self.worse
+        if self.single:
+            return False
+        before, held, jobs = np.abs(self.before), np.abs(self.held_out), [one.job for one in self.figures]
+        better = float(np.median(held)) < NEARER * float(np.median(before))
+        return better and not any(_worsens(before, held, [one == job for one in jobs]) for job in dict.fromkeys(jobs))
 
     @property
-    def pace_alone(self) -> bool:
-        """Whether only the paces of machines moved."""
-        return bool(self.moved) and all(one.after.law == PACE for one in self.moved)
+    def slowdown(self) -> bool:
+        """Whether the slowdowns of devices moved, and no other constants."""
+        return bool(self.moved) and all(one.after.law == SLOWDOWN for one in self.moved)
 
     @property
     def keeps(self) -> bool:
-        """Whether a profile keeps what moved: where it helps, and paces alone where they do no harm."""
-        return self.helps or (self.pace_alone and not self.worse)
+        """Whether a profile keeps what moved: where it helps, and slowdowns also of a single run or where held-out errors are no larger."""
+        no_worse = self.single or float(np.median(np.abs(self.held_out))) <= float(np.median(np.abs(self.before)))
+        return self.helps or (self.slowdown and no_worse)
 
 
 NEARER, FURTHER = 0.9, 1.1
@@ -165,6 +172,7 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
     ------
     InputError : no run can be predicted.
     """
+    fit = Fit(tuple(item for item in fit.constants if item.law not in {OWN, SLOWDOWN}), fit.excluded)
     figures, skipped = figures_of(tables, fit)
     if not figures:
         why = ", ".join(f"{reason} {count}" for reason, count in skipped.most_common())
@@ -172,36 +180,120 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
     watched = Watched(fit.constants, fit.excluded)
     errors = _errors(figures, watched)
     folds = min(FOLDS, len({one.id for one in figures}))
-    pace = paces(figures)
-    numbers = {key: item for key, item in watched.consulted.items() if _movable(key, item)}
-    attempts = [numbers | pace, pace] if folds > 1 else [pace]
-    done, whole = 0, len(attempts) * (folds + 1 if folds > 1 else 1)
+    said = f"{name} ({', '.join(dict.fromkeys(one.source for one in figures))})"
+    done, whole = 0, folds + 2 if folds > 1 else 1
 
-    def told() -> None:
+    def done_one() -> None:
         nonlocal done
         done += 1
         if tick is not None:
             tick(done, whole)
 
-    said = f"{name} ({', '.join(dict.fromkeys(one.source for one in figures))})"
-    results = []
-    for attempt in attempts:
-        after, held, moved = _moved_to(figures, errors, fit, attempt, folds, said, told)
-        priors = [_prior_of(one) for one in moved if one.after.law == PACE]
-        results.append(
-            Refit(
-                rows=sum(len(rows) for _, rows in tables),
-                figures=figures,
-                skipped=skipped,
-                before=np.expm1(errors),
-                after=np.expm1(after),
-                held_out=np.expm1(held),
-                moved=moved,
-                constants=[one.after for one in moved] + priors + _own_intervals(figures, held, said),
-                unread={column: near for kind, rows in tables for column, near in unread(kind, rows).items()},
-            )
+    def result(after: np.ndarray, held: np.ndarray, moved: list[Moved]) -> Refit:
+        priors = [_prior_of(one) for one in moved if one.after.law == SLOWDOWN]
+        return Refit(
+            rows=sum(len(rows) for _, rows in tables),
+            figures=figures,
+            skipped=skipped,
+            before=np.expm1(errors),
+            after=np.expm1(after),
+            held_out=np.expm1(held),
+            moved=moved,
+            constants=[one.after for one in moved] + priors + _own_intervals(figures, held, said),
+            unread={column: near for kind, rows in tables for column, near in unread(kind, rows).items()},
         )
-    return next((one for one in results if one.keeps), results[0])
+
+    slowed = result(*_slowed_to(figures, errors, fit, folds, said))
+    done_one()
+    if folds == 1:
+        return slowed
+    numbers = {key: item for key, item in watched.consulted.items() if _movable(key, item)}
+    moved = result(*_moved_to(figures, errors, fit, numbers, folds, said, done_one))
+    return moved if moved.helps or not slowed.keeps else slowed
+
+
+def _slowed_to(
+    figures: Sequence[Figure], errors: np.ndarray, fit: Fit, folds: int, said: str
+) -> tuple[np.ndarray, np.ndarray, list[Moved]]:
+    """Return the errors of figures with devices slowed as they say, and as other runs say, as logarithms [1], and the slowdowns."""
+    found = _slowdowns(figures, errors, said)
+    rows = list(dict.fromkeys(one.id for one in figures))
+    held = np.full(len(figures), math.nan)
+    for part in range(folds if folds > 1 else 0):
+        mine = {name for place, name in enumerate(rows) if place % folds == part}
+        left = [place for place, one in enumerate(figures) if one.id in mine]
+        rest = [place for place, one in enumerate(figures) if one.id not in mine]
+        others = _slowdowns([figures[place] for place in rest], errors[rest], said)
+        held[left] = _errors([figures[place] for place in left], fit.with_(one.after for one in others))
+    return _errors(figures, fit.with_(one.after for one in found)), held, found
+
+
+def _slowdowns(figures: Sequence[Figure], errors: np.ndarray, said: str) -> list[Moved]:
+    """Return the slowdowns of devices that figures tell, given the logarithms of predicted over measured [1].
+
+    Of several figures of a run its least doubted one tells, since they hold the same steps.
+    """
+    out = []
+    for scope in dict.fromkeys(one.device for one in figures if one.job != MEMORY):
+        runs: dict[str, tuple[float, Figure, float]] = {}
+        mine = [(one, float(error)) for one, error in zip(figures, errors, strict=True) if one.device == scope]
+        prior = min(one.shared for one, _ in mine if one.job != MEMORY)
+        for one, error in mine:
+            noise = math.sqrt(one.noise**2 + max(0.0, one.shared**2 - prior**2))
+            if one.job != MEMORY and (one.id not in runs or noise < runs[one.id][0]):
+                runs[one.id] = (noise, one, one.slower(error))
+        models: dict[str, list[tuple[float, float]]] = {}
+        for noise, one, slower in runs.values():
+            models.setdefault(one.model, []).append((slower, noise))
+        if not prior:
+            continue
+        factor, known = slowdown_of(models, prior)
+        if known.left <= SETTLED * known.prior:
+            before = Constant(
+                law=SLOWDOWN,
+                name="time",
+                scope=scope,
+                value=1.0,
+                unit="1",
+                spread=round(known.prior, 4),
+                rows=0,
+                fitted="",
+                source="runs of publishers that were left out of the fits",
+                kind="guess",
+            )
+            after = replace(
+                before,
+                value=float(f"{factor:.4g}"),
+                spread=round(known.left, 4),
+                rows=len(runs),
+                fitted=date.today().isoformat(),
+                source=f"your runs: {said}",
+                kind="fit",
+            )
+            out.append(Moved(before=before, after=after, doubt=known.left / known.prior))
+    return out
+
+
+def slowdown_of(models: Mapping[str, Sequence[tuple[float, float]]], prior: float) -> tuple[float, Told]:
+    """Return how much slower a device is than predicted, by normal distributions of what its runs share and of what they do not.
+
+    Runs of one model share what predictions of that model miss by, so that together they count as one.
+
+    Parameters
+    ----------
+    models : of each model its runs: logarithm of measured over predicted time, and the error that runs do not share, one standard deviation [1].
+    prior : the error that predictions for the device share, one standard deviation [1].
+
+    Returns
+    -------
+    The most plausible factor [1], and the shared error before and after.
+    """
+    precision, pull = prior**-2.0, 0.0
+    for runs in models.values():
+        weight = 1.0 / float(np.mean([noise**2 for _, noise in runs]))
+        precision += weight
+        pull += weight * float(np.mean([slower for slower, _ in runs]))
+    return math.exp(pull / precision), Told(prior, precision**-0.5)
 
 
 def _moved_to(
@@ -211,52 +303,25 @@ def _moved_to(
     numbers: dict[Key, Constant],
     folds: int,
     said: str,
-    told: Callable[[], None],
+    done_one: Callable[[], None],
 ) -> tuple[np.ndarray, np.ndarray, list[Moved]]:
     """Return the errors of figures by constants moved to them, and to other runs, as logarithms [1], and what moved."""
     movable = _determined(figures, fit, _sensitive(figures, fit, numbers))
 
     def moved_by(kept: Sequence[Figure]) -> Fitted | None:
         found = _fitted(kept, fit, movable) if movable else None
-        told()
+        done_one()
         return found
 
     found = moved_by(figures)
     after = errors if found is None else _errors(figures, _with_values(fit, movable, _values(found, movable)))
-    held = _held_out(figures, fit, movable, moved_by, folds) if folds > 1 else np.full(len(figures), math.nan)
+    held = _held_out(figures, fit, movable, moved_by, folds)
     return after, held, [] if found is None else _moved(movable, found, said)
 
 
 def _movable(key: Key, item: Constant) -> bool:
     """Return whether a user's runs may move a constant: not a fallback for any scope, and not a definition."""
     return key[0] not in NEVER_MOVED and key[2] != "any" and item.kind != "definition"
-
-
-def paces(figures: Sequence[Figure]) -> dict[Key, Constant]:
-    """Return the pace of each machine that was measured, one before its runs are known.
-
-    Its spread is what all runs of one machine miss by together: the differences between publishers, and what is new about the system.
-    Of several figures the best known one tells, since a queue makes others of what steps take.
-    """
-    spread: dict[str, float] = {}
-    for one in figures:
-        if one.job != MEMORY:
-            spread[one.pace] = min(spread.get(one.pace, math.inf), one.shared)
-    return {
-        (PACE, "time", scope): Constant(
-            law=PACE,
-            name="time",
-            scope=scope,
-            value=1.0,
-            unit="1",
-            spread=round(shared, 4),
-            rows=0,
-            fitted="",
-            source="predictions of publishers' runs that were left out",
-            kind="guess",
-        )
-        for scope, shared in spread.items()
-    }
 
 
 def figures_of(tables: Sequence[tuple[str, Sequence[Row]]], fit: Fit) -> tuple[list[Figure], Counter[str]]:
@@ -289,20 +354,22 @@ def _serving_figures(row: Row, fit: Fit) -> list[Figure]:
     place = own_place(case.engine.id, case.machine, case.model)
     known = serving_figures.predicted_figures(case, fit)
     beyond = serving_figures.implausible_serving(case, fit)
-    pace = pace_scope(case.engine, case.machine.device)
+    device = slowdown_scope(case.engine, case.machine.device)
     return [
-        _figure(row, name, place, pace, one, value, partial(_served, case, name))
+        _figure(row, name, place, device, one, value, partial(_served, case, name))
         for name, value in case.measured.items()
         if isinstance(one := known.get(name), Metric) and name not in beyond
     ]
 
 
 def _figure(
-    row: Row, name: str, place: str, pace: str, known: Metric, measured: float, predicted: Callable[[Fit], float]
+    row: Row, name: str, place: str, device: str, known: Metric, measured: float, predicted: Callable[[Fit], float]
 ) -> Figure:
-    """Return a measured figure, with the causes of its error parted into those of each run and those of its machine."""
+    """Return a measured figure, with the causes of its error parted into those of each run and those of its device."""
     noise, shared = parted(known)
-    return Figure(row["id"], row["source_key"], FIGURE_OF[name], name, place, pace, noise, shared, measured, predicted)
+    return Figure(
+        row["id"], row["source_key"], FIGURE_OF[name], name, place, device, noise, shared, measured, predicted
+    )
 
 
 def _served(case: InferenceCase, name: str, fit: Fit) -> float:
@@ -316,9 +383,9 @@ def _training_figures(row: Row, fit: Fit) -> list[Figure]:
     place = own_place(case.framework.id, case.machine, case.model)
     most = predictions.ideal_rate(case, fit)
     stated = {"tokens_per_second_per_device": case.rate, "memory": case.memory}
-    known, pace = predictions.training_figures(case, fit)[0], pace_scope(case.framework, case.machine.device)
+    known, device = predictions.training_figures(case, fit)[0], slowdown_scope(case.framework, case.machine.device)
     return [
-        _figure(row, name, place, pace, known[name], value, partial(_trained, case, name))
+        _figure(row, name, place, device, known[name], value, partial(_trained, case, name))
         for name, value in stated.items()
         if value is not None and not predictions.implausible_training(case, name, most)
     ]
@@ -365,8 +432,6 @@ def _sensitive(figures: Sequence[Figure], fit: Fit, numbers: dict[Key, Constant]
 
 def prior_spread(item: Constant) -> float:
     """Return the prior spread of a constant on the user's machine, one standard deviation of its logarithm [1]."""
-    if item.law == PACE:
-        return item.spread
     known = item.rows and item.law not in OF_THE_HOST
     return min(max(item.spread, LEAST_STRAY), LARGEST_STRAY) if known else UNFITTED_STRAY
 
@@ -391,14 +456,9 @@ def _doubt(found: Fitted, key: Key, item: Constant) -> float:
 
 def _fitted(figures: Sequence[Figure], fit: Fit, movable: dict[Key, Constant]) -> Fitted:
     numbers = {_label(key): (key,) for key in movable}
-    jobs = {job: [one for one in figures if one.job == job] for job in dict.fromkeys(one.job for one in figures)}
     blocks = [
-        Block(
-            numbers=numbers,
-            errors=partial(_errors_at, mine, fit, movable),
-            noise=None if len(mine) >= LEAST_OWN else float(np.median([one.noise for one in mine])),
-        )
-        for mine in jobs.values()
+        Block(numbers=numbers, errors=partial(_errors_at, [one for one in figures if one.job == job], fit, movable))
+        for job in dict.fromkeys(one.job for one in figures)
     ]
     priors: dict[Effect, Prior] = {
         key: Prior(math.log(item.value), prior_spread(item)) for key, item in movable.items()
@@ -450,15 +510,15 @@ def _moved(movable: dict[Key, Constant], found: Fitted, said: str) -> list[Moved
             fitted=date.today().isoformat(),
             source=f"your runs: {said}",
             kind="fit",
-            note=f"on top of {item.value:g} for {item.scope}, {item.rows} rows" if item.law != PACE else "",
+            note=f"on top of {item.value:g} for {item.scope}, {item.rows} rows",
         )
         out.append(Moved(before=item, after=after, doubt=doubt))
     return sorted(out, key=lambda one: -abs(math.log(one.after.value / one.before.value)))
 
 
-def _prior_of(pace: Moved) -> Constant:
-    """Return what predictions for a machine erred by together before its runs told its pace."""
-    return replace(pace.after, name="prior", value=pace.before.spread, spread=0.0)
+def _prior_of(slowdown: Moved) -> Constant:
+    """Return the error that predictions for a device share before its runs are known."""
+    return replace(slowdown.before, name="prior", value=slowdown.before.spread, spread=0.0)
 
 
 def _own_intervals(figures: Sequence[Figure], held: np.ndarray, said: str) -> list[Constant]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 
 import numpy as np
 
 from roofplan import catalogue
+from roofplan.evidence.fits.hierarchy import LEAST_NOISE
 from roofplan.evidence.fits.intervals import (
     AXES,
     LEAST_SOURCES,
@@ -25,6 +25,7 @@ from roofplan.evidence.fits.intervals import (
     judged,
 )
 from roofplan.evidence.fits.left_out import WORTH, kept_groups
+from roofplan.evidence.fits.own import SETTLED, slowdown_of
 from roofplan.evidence.fits.training import FAMILIES
 from roofplan.evidence.rows import SHORT_OF_CACHE, Row, Skipped
 from roofplan.evidence.scoring import ALONE, Outcome, Validation, outcomes_by_source, score, weighted_quantile
@@ -44,7 +45,6 @@ from roofplan.timing.figures import (
     STEP,
     SWING,
     TRAITS,
-    Told,
     interval_factor,
     parted,
     sure,
@@ -254,53 +254,74 @@ LEFT = ((STEP, "software", ("12%", "35%")), (STEP, "chip", ("12%", "35%")), (PRO
 
 
 def _one_run(outcomes: Sequence[Outcome], fit: Fit) -> Iterator[str]:
-    """Yield errors and intervals of publishers' runs, and those after one run of each machine told its pace."""
-    yield "`roofplan calibrate --with` one run moves all times of its device under its software, by the share of that run's error which runs of one machine have in common, and"
-    yield "narrows the intervals by what it told. Here each run of a machine corrects the publisher's other runs on it, by constants that were fitted without the publisher."
-    yield "Machines weigh equally; not all of them gain. *Width* is the median high over low, *inside* the share of measurements within."
-    yield ""
-    yield "| job | machines | mean error | with one run | median | with one run | width | with one run | inside | with one run |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
-    for job in JOBS:
-        machines: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
-        for one in outcomes:
-            if job.keep(one) and one.predicted is not None and one.metric != "memory":
-                machines[one.source, one.chip, one.software].append(one)
-        several = [rows for rows in machines.values() if len(rows) > 1]
-        if len(several) < LEAST_SOURCES:
-            continue
-        found = np.array([(_told_by_none(rows), _told_by_one(rows, fit)) for rows in several])
-        error, inside, half = np.moveaxis(found, 2, 0)
-        cells = [
-            *(f"{value:.1%}" for value in (*np.mean(error, axis=0), *np.median(error, axis=0))),
-            *(f"{value:.1f}" for value in np.exp(2.0 * np.median(half, axis=0))),
-            *(f"{value:.0%}" for value in np.mean(inside, axis=0)),
-        ]
-        yield f"| {job.name} | {len(several)} | {' | '.join(cells)} |"
+    """Yield errors and intervals of publishers' runs, and those after one run of each device told its slowdown."""
+    yield "One run behind `roofplan calibrate --with` moves all times of its device under its software, by the share of its error which runs there have in common, and narrows"
+    yield "intervals by what it told. Here each run corrects the publisher's other runs on the device, by constants that were fitted without the publisher; devices weigh equally,"
+    yield "and not all of them gain. *Width* is the median high over low, *inside* the share of measurements within."
+    models = {
+        row["id"]: _model_of(row) for table in (catalogue.training_rows(), catalogue.inference_rows()) for row in table
+    }
+    for title, others in (("its other runs", False), ("its runs of other models", True)):
+        yield ""
+        yield f"| {title} | devices | mean error | with one run | median | with one run | width | with one run | inside | with one run |"
+        yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+        for job in JOBS:
+            devices: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
+            for one in outcomes:
+                if job.keep(one) and one.predicted is not None and one.metric != "memory":
+                    devices[one.source, one.chip, one.software].append(one)
+            found = [_told_by_one(rows, fit, models if others else {}) for rows in devices.values()]
+            table = np.array([each for each in found if each is not None])
+            if len(table) < LEAST_SOURCES:
+                continue
+            error, inside, half = np.moveaxis(table, 2, 0)
+            cells = [
+                *(f"{value:.1%}" for value in (*np.mean(error, axis=0), *np.median(error, axis=0))),
+                *(f"{value:.1f}" for value in np.exp(2.0 * np.median(half, axis=0))),
+                *(f"{value:.0%}" for value in np.mean(inside, axis=0)),
+            ]
+            yield f"| {job.name} | {len(table)} | {' | '.join(cells)} |"
 
 
-def _told_by_none(rows: Sequence[Outcome]) -> tuple[float, float, float]:
-    """Return the mean error of a machine's runs, the share inside their intervals, and the median half of these [1]."""
-    halves = [math.log(one.predicted.high / one.predicted.low) / 2.0 for one in rows if one.predicted is not None]
-    return float(np.mean([one.error for one in rows])), float(np.mean([one.covered for one in rows])), median(halves)
+def _model_of(row: Row) -> str:
+    """Return the name of a row's model, as far as it tells models apart."""
+    return (row.get("hf_model_id") or row["model_name"]).lower()
 
 
-def _told_by_one(rows: Sequence[Outcome], fit: Fit) -> tuple[float, float, float]:
-    """Return the same where every run is predicted by the pace that another one tells [1]."""
-    errors, inside, halves = [], [], []
+def _told_by_one(rows: Sequence[Outcome], fit: Fit, models: Mapping[str, str]) -> tuple[Sums, Sums] | None:
+    """Return mean error, share inside and median half of intervals [1] of a device's runs, as predicted and as another run tells.
+
+    With `models` only runs of another model tell; None without any.
+    """
+    plain, told = [], []
     for known in rows:
         assert known.predicted is not None
-        noise, shared = parted(known.predicted)
-        share = shared**2 / (shared**2 + noise**2)
-        pace = Told(shared, shared * math.sqrt(1.0 - share))
+        noise, prior = parted(known.predicted)
+        factor, left = slowdown_of({"": [(-math.log(known.ratio), max(noise, LEAST_NOISE))]}, prior)
+        settled = left.left <= SETTLED * prior
         for one in rows:
-            if one is not known and one.predicted is not None and one.predicted.doubt is not None:
-                ratio = one.ratio * known.ratio**-share
-                found = sure(one.figure, one.predicted.grade, one.predicted.doubt._replace(told=pace), fit)
-                errors.append(abs(ratio - 1.0))
-                inside.append(abs(math.log(ratio)) <= found.half)
-                halves.append(found.half)
-    return float(np.mean(errors)), float(np.mean(inside)), median(halves)
+            if one is known or (models and models[one.id] == models[known.id]):
+                continue
+            assert one.predicted is not None
+            assert one.predicted.doubt is not None
+            half = math.log(one.predicted.high / one.predicted.low) / 2.0
+            plain.append((one.error, one.covered, half))
+            if settled:
+                ratio = one.ratio * factor
+                half = sure(one.figure, one.predicted.grade, one.predicted.doubt._replace(told=left), fit).half
+                told.append((abs(ratio - 1.0), abs(math.log(ratio)) <= half, half))
+            else:
+                told.append(plain[-1])
+    return (_sums(plain), _sums(told)) if plain else None
+
+
+Sums = tuple[float, float, float]
+
+
+def _sums(found: Sequence[tuple[float, bool, float]]) -> Sums:
+    """Return the mean error, the share inside and the median half of intervals [1]."""
+    error, inside, half = np.array(found, dtype=float).T
+    return float(np.mean(error)), float(np.mean(inside)), float(np.median(half))
 
 
 def _worth_of_numbers() -> Iterator[str]:

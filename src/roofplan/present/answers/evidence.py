@@ -233,7 +233,7 @@ class CalibrateAnswer(Answer):
 
     Parameters
     ----------
-    helps : whether held-out runs come nearer to predictions.
+    helps : whether held-out runs come nearer to predictions; false without any, as of a single run.
     removed, profile : files, null where there is none.
     """
 

@@ -57,19 +57,17 @@ def _where_kept(found: Refit, place: Path | None) -> str:
     if place is not None:
         sure = sum(item.law == OWN for item in found.constants)
         graded = f", and {sure} interval{'s' if sure != 1 else ''} of your own (grade m)" if sure else ""
-        moved = "the pace alone" if found.pace_alone else counted(len(found.moved), "constant")
+        moved = counted(len(found.moved), "slowdown" if found.slowdown else "constant")
         return (
-            f"kept in {place}: {moved}{graded}; every command rests on it from now on. ROOFPLAN_PROFILE=none leaves"
-            " it out, roofplan calibrate --forget removes it"
+            f"kept in {place}: {moved}{graded}; every command rests on them from now on. ROOFPLAN_PROFILE=none leaves"
+            " them out, roofplan calibrate --forget removes them"
         )
     if found.single and not found.moved:
-        return (
-            "nothing is kept: a single run tells the pace of its machine, and this one says no more of it than is known"
-        )
+        return "nothing is kept: this run adds nothing to what is known of its device"
     if not found.keeps:
         return (
-            "nothing is kept: constants that other runs of yours moved, and the pace of the machine alone, predict a run no better"
-            " than the shipped ones do, which therefore stay"
+            "nothing is kept: constants that other runs of yours moved predict a run no better than the shipped ones do, which"
+            " therefore stay"
         )
     return "nothing is kept (--dry-run)"
 
