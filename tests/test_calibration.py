@@ -412,7 +412,7 @@ def test_a_slowdown_multiplies_every_time_of_a_step(model, on, engine, scope):
     precision = {"precision": "q4_k_m"} if scope == "llama.cpp" else {}
     asked = {"on": on, "engine": engine, "concurrency": "4", **precision}
     first = rp.plan_serving(model, **asked, fit=shipped).plans[0]
-    asked["strategy"] = first.strategy.text
+    asked["strategy"] = first.label
     plain, slow = (rp.plan_serving(model, **asked, fit=fit).plans[0] for fit in (shipped, own))
     for name, factor in (("tpot", 1.3), ("ttft", 1.3), ("output_tokens_per_second", 1.0 / 1.3)):
         assert slow.metrics[name].value == pytest.approx(factor * plain.metrics[name].value, rel=1e-6)
@@ -429,7 +429,10 @@ def test_a_slowdown_multiplies_every_time_of_a_training_step(framework, on):
         for fit in (shipped, own)
     )
     assert slow.layout == plain.layout
-    assert slow.metrics["step_time"].value == pytest.approx(1.3 * plain.metrics["step_time"].value, rel=1e-3)
+    kept = set() if plain.layout.offload == "none" else {"optimizer"}  # what the host does is not the device's
+    for part, seconds in plain.step.parts.items():
+        if part not in kept:
+            assert float(slow.step.parts[part]) == pytest.approx(1.3 * float(seconds), rel=0.02), part
 
 
 def test_a_slowdown_lets_nothing_exceed_a_data_sheet():
