@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 from roofplan import catalogue
 from roofplan.errors import InputError
-from roofplan.laws import Number, matmul, smaller
+from roofplan.laws import Number, matmul
 from roofplan.operations.table import EXTRA_KERNELS, ROUTED_EXPERTS
 from roofplan.records.calibration import SLOWDOWN, Constant, Fit
 from roofplan.records.engine import COMPILED, Engine, Software
 from roofplan.records.hardware import BANDWIDTH, CPU, VECTOR, Accelerator, Machine
 from roofplan.records.terms import Cited
 from roofplan.timing.figures import slowdown_scope
-from roofplan.timing.network import Network, network, slowed_network
+from roofplan.timing.network import Network, network
+from roofplan.timing.slowdown import slowed
 
 FALLBACKS = {
     "fp4": ("bf16",),
@@ -218,42 +219,21 @@ def rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     return found if slowdown is None else slowed(found, slowdown)
 
 
-def slowed(r: Rates, slowdown: Constant) -> Rates:
-    """Return rates at which steps take longer by a factor, or less long but never beyond a data sheet.
+def fitted_rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
+    """Return the rates of a machine by the fitted constants alone, without what a user's own runs tell of its device.
 
     Parameters
     ----------
-    r : rates as fitted.
-    slowdown : the factor on all times but those of front ends [1].
+    machine, engine, fit : those of `rates`.
 
     Returns
     -------
-    The rates, which cite the factor.
+    Rates, with their sources.
+
+    Raises
+    ------
+    InputError : the data sheet states no memory bandwidth or no peak.
     """
-    by, vector = slowdown.value, r.vector
-    return replace(
-        r,
-        compute={name: smaller(rate / by, r.peak[name]) for name, rate in r.compute.items()},
-        vector_peak=r.vector_peak / max(by, 1.0),
-        scan=None if r.scan is None else smaller(r.scan / by, r.vector_peak),
-        bandwidth={kind: smaller(rate / by, r.wire) for kind, rate in r.bandwidth.items()},
-        vector=None if vector is None else replace(vector, bandwidth=smaller(vector.bandwidth / by, r.wire)),
-        attention_share=smaller(r.attention_share / by, 1.0),
-        gap=r.gap * by,
-        launch=r.launch * by,
-        step_base=r.step_base * by,
-        step_each=r.step_each * by,
-        network=slowed_network(r.network, slowdown),
-        sources={name: (*cited, *((slowdown,) if name not in NO_TIMES else ())) for name, cited in r.sources.items()},
-    )
-
-
-NO_TIMES = frozenset({"front", "grouped", "casts", ROUTED_EXPERTS})
-"""Names of sources of front ends, which are timed apart, and of counts and ratios."""
-
-
-def fitted_rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
-    """Return the rates of a machine by the fitted constants alone; parameters and errors are those of `rates`."""
     device = machine.device
     if device.bandwidth is None or not device.peak:
         raise InputError(

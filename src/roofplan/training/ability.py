@@ -16,7 +16,8 @@ from roofplan.timing.figures import slowdown_scope
 from roofplan.timing.network import (
     Network,
 )
-from roofplan.timing.rates import Rates, fitted_rates, slowed
+from roofplan.timing.rates import Rates, fitted_rates
+from roofplan.timing.slowdown import slowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
