@@ -375,6 +375,29 @@ def test_a_run_that_is_as_predicted_narrows_its_intervals():
     assert own.high / own.low < plain.high / plain.low
 
 
+@pytest.mark.usefixtures("own_profile")
+def test_a_run_far_from_its_prediction_is_said_and_narrows_nothing():
+    far, place = rp.refit(slower(1, 4.0))
+    ((code, text),) = [one for one in far.warnings if one[0] == "far_from_predicted"]
+    assert code == "far_from_predicted"
+    assert "times as slow as predicted" in text
+    assert [item.name for item in far.constants if item.law == "slowdown"] == ["time"]
+    plain, own = (
+        rp.plan_training(
+            "llama-3.1-8b", ["h100-sxm-96-hbm2e:8"], tokens="1B", batch="64seq", framework="torchtitan-0.1", fit=fit
+        )
+        .plans[0]
+        .metrics["step_time"]
+        for fit in (catalogue.shipped_fit(), None)
+    )
+    assert own.high / own.low == pytest.approx(plain.high / plain.low, rel=1e-4)
+    assert place is not None
+    broken, place = rp.refit(slower(1, 1000.0))
+    assert not broken.moved
+    assert "tells nothing" in broken.warnings[-1][1]
+    assert place is None
+
+
 @given(
     prior=st.floats(0.05, 0.5),
     noise=st.floats(0.05, 0.5),

@@ -25,7 +25,7 @@ from roofplan.evidence.rows import Row, Skipped, flagged, unread, unread_warning
 from roofplan.evidence.training import TrainingCase, training_case
 from roofplan.money.uncertainty import student
 from roofplan.records.calibration import OWN, SLOWDOWN, Constant, Fit, Key, Watched
-from roofplan.timing.figures import FIGURE_OF, MEMORY, Metric, Told, own_place, parted, slowdown_scope
+from roofplan.timing.figures import FIGURE_OF, FIRST_TOKEN, MEMORY, Metric, Told, own_place, parted, slowdown_scope
 
 Tick = Callable[[int, int], None]
 
@@ -101,6 +101,7 @@ class Refit:
     before, after, held_out : relative errors of the figures by shipped constants, by refitted ones, and by those refitted to other runs [1].
     constants : constants to keep in the profile.
     unread : columns of the tables that are not read, each with the one that it resembles.
+    far : warnings of figures that lie farther from predictions than these are known to err.
     """
 
     rows: int
@@ -112,11 +113,12 @@ class Refit:
     moved: list[Moved]
     constants: list[Constant]
     unread: dict[str, str]
+    far: list[str]
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
         """What the reader of the tables should know: a code and a text each."""
-        return unread_warnings(self.unread)
+        return [*unread_warnings(self.unread), *(("far_from_predicted", text) for text in self.far)]
 
     @property
     def single(self) -> bool:
@@ -140,7 +142,10 @@ class Refit:
     @property
     def keeps(self) -> bool:
         """Whether a profile keeps what moved: where it helps, and slowdowns also of a single run or where held-out errors are no larger."""
-        no_worse = self.single or float(np.median(np.abs(self.held_out))) <= float(np.median(np.abs(self.before)))
+        before, held = np.abs(self.before), np.abs(self.after if self.single else self.held_out)
+        jobs = [one.job for one in self.figures]
+        worse = any(_worsens(before, held, [one == job for one in jobs]) for job in dict.fromkeys(jobs))
+        no_worse = float(np.median(held)) <= float(np.median(before)) and not (self.single and worse)
         return self.helps or (self.slowdown and no_worse)
 
 
@@ -189,8 +194,12 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
         if tick is not None:
             tick(done, whole)
 
+    far = _far(figures, errors)
+    doubtful = {one.device for one, _ in far}
+
     def result(after: np.ndarray, held: np.ndarray, moved: list[Moved]) -> Refit:
-        priors = [_prior_of(one) for one in moved if one.after.law == SLOWDOWN]
+        slow = [one for one in moved if one.after.law == SLOWDOWN]
+        priors = [_prior_of(one) for one in slow if one.after.scope not in doubtful]
         return Refit(
             rows=sum(len(rows) for _, rows in tables),
             figures=figures,
@@ -201,6 +210,7 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
             moved=moved,
             constants=[one.after for one in moved] + priors + _own_intervals(figures, held, said),
             unread={column: near for kind, rows in tables for column, near in unread(kind, rows).items()},
+            far=[text for _, text in far],
         )
 
     slowed = result(*_slowed_to(figures, errors, fit, folds, said))
@@ -228,25 +238,50 @@ def _slowed_to(
     return _errors(figures, fit.with_(one.after for one in found)), held, found
 
 
+def _far(figures: Sequence[Figure], errors: np.ndarray) -> list[tuple[Figure, str]]:
+    """Return the figures that tell of a device but lie farther from predictions than these are known to err, each with a warning."""
+    out = []
+    for one, error in zip(figures, errors.tolist(), strict=True):
+        if one.job not in UNTELLING and abs(error) > FAR * math.hypot(one.noise, one.shared):
+            times, how = math.exp(abs(error)), "slow" if one.slower(error) > 0.0 else "fast"
+            then = "the run tells nothing" if abs(error) > FARTHEST else "it moves times, but narrows no interval"
+            name = one.id.partition(" ")[2]
+            out.append((one, f"{name}: {times:.1f} times as {how} as predicted; are its units right? {then}"))
+    return out
+
+
+UNTELLING = frozenset({MEMORY, FIRST_TOKEN})
+"""Figures that tell nothing of how long steps take: a first token also waits for others."""
+
+FAR = 2.5
+"""Standard deviations beyond which an error is no longer of a known size [1]."""
+
+FARTHEST = math.log(10.0)
+"""Logarithm of the factor beyond which a run is taken for a mistake: of published runs one in a thousand lies there [1]."""
+
+
 def _slowdowns(figures: Sequence[Figure], errors: np.ndarray, said: str) -> list[Moved]:
     """Return the slowdowns of devices that figures tell, given the logarithms of predicted over measured [1].
 
     Of several figures of a run its least doubted one tells, since they hold the same steps.
     """
     out = []
-    for scope in dict.fromkeys(one.device for one in figures if one.job != MEMORY):
+    telling = [
+        (one, error)
+        for one, error in zip(figures, errors.tolist(), strict=True)
+        if one.job not in UNTELLING and abs(error) <= FARTHEST and one.shared
+    ]
+    for scope in dict.fromkeys(one.device for one, _ in telling):
         runs: dict[str, tuple[float, Figure, float]] = {}
-        mine = [(one, float(error)) for one, error in zip(figures, errors, strict=True) if one.device == scope]
-        prior = min(one.shared for one, _ in mine if one.job != MEMORY)
+        mine = [(one, error) for one, error in telling if one.device == scope]
+        prior = min(one.shared for one, _ in mine)
         for one, error in mine:
             noise = math.sqrt(one.noise**2 + max(0.0, one.shared**2 - prior**2))
-            if one.job != MEMORY and (one.id not in runs or noise < runs[one.id][0]):
+            if one.id not in runs or noise < runs[one.id][0]:
                 runs[one.id] = (noise, one, one.slower(error))
         models: dict[str, list[tuple[float, float]]] = {}
         for noise, one, slower in runs.values():
             models.setdefault(one.model, []).append((slower, noise))
-        if not prior:
-            continue
         factor, known = slowdown_of(models, prior)
         if known.left <= SETTLED * known.prior:
             before = Constant(
