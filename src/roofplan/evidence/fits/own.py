@@ -113,7 +113,7 @@ class Refit:
     moved: list[Moved]
     constants: list[Constant]
     unread: dict[str, str]
-    far: list[str]
+    far: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
@@ -210,7 +210,7 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
             moved=moved,
             constants=[one.after for one in moved] + priors + _own_intervals(figures, held, said),
             unread={column: near for kind, rows in tables for column, near in unread(kind, rows).items()},
-            far=[text for _, text in far],
+            far=tuple(text for _, text in far),
         )
 
     slowed = result(*_slowed_to(figures, errors, fit, folds, said))
