@@ -398,6 +398,34 @@ def test_a_run_far_from_its_prediction_is_said_and_narrows_nothing():
     assert place is None
 
 
+@pytest.mark.usefixtures("own_profile")
+def test_a_run_that_contradicts_itself_is_not_kept():
+    row = {
+        "id": "a",
+        "source_key": "mine",
+        "model_name": "llama-3.1-8b",
+        "accel_norm": "h100-sxm",
+        "count": "1",
+        "engine_name": "vllm",
+        "engine_version": "0.11",
+        "weight_precision": "bf16",
+        "input_len": "1024",
+        "output_len": "256",
+        "client_concurrency": "32",
+        "metric_kind": "serving",
+        "tpot_ms": "18",
+        "output_tokens_per_s": "300",
+        "month": "2026-05",
+    }
+    found, place = rp.refit([row])
+    assert found.moved
+    assert not found.keeps
+    assert place is None
+    out = io.StringIO()
+    refit_screen(found, place, Page(out))
+    assert "takes another further away" in " ".join(out.getvalue().split())
+
+
 @given(
     prior=st.floats(0.05, 0.5),
     noise=st.floats(0.05, 0.5),

@@ -64,6 +64,8 @@ def _where_kept(found: Refit, place: Path | None) -> str:
         )
     if found.single and not found.moved:
         return "nothing is kept: this run adds nothing to what is known of its device"
+    if found.single and not found.keeps:
+        return "nothing is kept: a slowdown that brings one figure of this run nearer takes another further away"
     if not found.keeps:
         return (
             "nothing is kept: constants that other runs of yours moved predict a run no better than the shipped ones do, which"
