@@ -222,7 +222,8 @@ that a row leaves out is assumed, and the releases beside it count.
 
 **3. Bracket.** Value / e^(factor x spread) to value x e^(factor x spread), cut where a data sheet allows no more. Your own runs
 (`roofplan calibrate --with runs.csv`) put half a bracket of their own in its place, and the grade *m*, where at least five figures are of the same model on as many
-devices. For other plans on the device, even one run shrinks the causes that all of its runs share (publishers, constants, other vendor, stand-in), by what it told of the device's slowdown.
+devices. For other plans on the device, even one run shrinks the causes that all of its runs share (publishers, constants, other vendor, stand-in), by what it
+told of the device's slowdown.
 
 ## Worked example
 
