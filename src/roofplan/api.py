@@ -378,7 +378,7 @@ def _own_table(source: str | Path | Sequence[Mapping[str, str]]) -> tuple[str, S
     from roofplan.evidence.predictions import NEEDED
     from roofplan.evidence.rows import read
 
-    rows = read(source, ()) if isinstance(source, str | Path) else source
+    rows = read(source, (), "--with") if isinstance(source, str | Path) else source
     if not rows:
         raise InputError("--with: no rows", argument="--with")
     lacks = {kind: [name for name in names if name not in rows[0]] for kind, names in NEEDED.items()}

@@ -82,7 +82,8 @@ RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("rank", "experts", "experts_per_token", "shared_experts", "dense_layers"), (0, 1e6)),
     **dict.fromkeys(("seq_len", "micro_batch", "global_batch_sequences"), (1, 1e9)),
     **dict.fromkeys(("input_len", "max_num_seqs", "max_num_batched_tokens"), (1, 1e9)),
-    **dict.fromkeys(("running_batch", "client_concurrency", "queued_requests"), (1, 1e9)),
+    **dict.fromkeys(("running_batch", "queued_requests"), (1, 1e6)),
+    "client_concurrency": (1, 2e4),
     "output_len": (0, 1e9),
     "memory_fraction": (0.01, 1),
     "request_rate": (1e-9, float("inf")),
@@ -90,7 +91,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "measured_memory_gb_per_gpu": (1e-3, 1e6),
     **dict.fromkeys(("norm_tokens_per_s_per_gpu", "output_tokens_per_s", "prefill_tokens_per_s"), (1e-9, 1e12)),
 }
-"""Columns of numbers and their valid ranges. A value outside is an error; a blank cell means not stated."""
+"""Columns of numbers and their valid ranges. A value outside is an error; a blank cell means not stated. Requests and clients are bounded by
+what a simulation answers within a minute."""
 
 WHOLE = frozenset(
     {
@@ -128,6 +130,9 @@ WORDS = {"seq_len": re.compile(r"max \d+-\d+ tokens"), "interleave": re.compile(
 EXPERTS_TOGETHER = re.compile(r"^(\d+)(?:/| experts, )(\d+)(?: active)?(?:(?:/|, )(\d+)(?: shared)?)?$")
 """Experts, those of a token and shared ones: ``128/8/0``, or ``128 experts, 8 active, 1 shared``."""
 
+PART_OF_LAYERS = re.compile(r"\b(100|\d{1,2}(?:\.\d+)?)\s*%|\b(\d+)\s*(?:/|of)\s*([1-9]\d*)\b")
+"""Share of the layers that are recomputed as a whole: ``25%``, ``1/4``, ``20 of 80 layers``."""
+
 KNOWN_WORDS = {
     "month": re.compile(r"^\d{4}(-(0[1-9]|1[0-2]|Q[1-4])(-\d\d)?)?$"),
     "precision": re.compile(r"(bf|fp|tf|b?float)16|\bfp8|float8|mxfp[48]|nvfp4|nf4|\b4-?bit", re.IGNORECASE),
@@ -139,7 +144,8 @@ KNOWN_WORDS = {
         r"^[0-3](\.0)?$|[fh]sdp|shard|ddp|(zero|stage)[-_ ]*[0-3](?!\d)|distributed|none|gemini", re.IGNORECASE
     ),
     "recompute": re.compile(
-        r"^(none|full|selective|minimal|save|qkv|true|false|yes|no|on|off)\b|^(save|minimal|qkv)|checkpoint",
+        r"^(none|full|selective|minimal|save|qkv|true|false|yes|no|on|off)\b|^(save|minimal|qkv)|checkpoint|"
+        + PART_OF_LAYERS.pattern,
         re.IGNORECASE,
     ),
     "loss": re.compile(r"^(fused|plain)$", re.IGNORECASE),
@@ -151,7 +157,7 @@ KNOWN_WORDS = {
 EXAMPLES = {
     "month": "; write 2026-11",
     "precision": "; accepted: bf16, fp16, fp8, mxfp8, nvfp4, and nf4 of frozen weights",
-    "recompute": "; accepted: none, selective, full",
+    "recompute": "; accepted: none, selective, full, and a share of the layers as 20 of 80, 1/4 or 25%",
     "memory_kind": "; accepted: allocated, reserved, unspecified",
     "offload": "; accepted: none, params->CPU, optimizer->CPU, activations->CPU",
     "loss": "; accepted: fused, plain",
@@ -247,13 +253,14 @@ def _with_absolute_paths(row: dict[str, str], folder: Path) -> dict[str, str]:
     return row | {name: str(file.resolve()) for name, file in found.items() if hf.exists(file)}
 
 
-def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
+def read(path: str | Path, needed: Sequence[str], argument: str = "FILE") -> tuple[dict[str, str], ...]:
     """Return the rows of a CSV file; files that its cells name may lie beside it.
 
     Parameters
     ----------
     path : the CSV file.
     needed : columns that it must have.
+    argument : the argument that named the file, for messages.
 
     Returns
     -------
@@ -271,15 +278,13 @@ def read(path: str | Path, needed: Sequence[str]) -> tuple[dict[str, str], ...]:
             columns = reader.fieldnames or ()
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         why = getattr(error, "strerror", None) or "it is not a table of text"
-        raise InputError(f"FILE: {path} cannot be read: {why}", argument="FILE", value=str(path)) from None
+        raise InputError(f"{argument}: {path} cannot be read: {why}", argument=argument, value=str(path)) from None
     missing = [name for name in needed if name not in columns]
-    if missing:
-        message = f"FILE: {path} lacks the columns {', '.join(missing)}"
-        if len(columns) == 1 and ";" in columns[0]:
-            message = f"FILE: {path} separates its cells by semicolons; save it with commas"
-        raise InputError(message, argument="FILE", value=str(path))
-    if not found:
-        raise InputError(f"FILE: {path} holds no rows", argument="FILE", value=str(path))
+    fault = f"lacks the columns {', '.join(missing)}" if missing else "" if found else "holds no rows"
+    if len(columns) == 1 and ";" in columns[0]:
+        fault = "separates its cells by semicolons; save it with commas"
+    if fault:
+        raise InputError(f"{argument}: {path} {fault}", argument=argument, value=str(path))
     return found
 
 

@@ -180,8 +180,8 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
     fit = Fit(tuple(item for item in fit.constants if item.law not in {OWN, SLOWDOWN}), fit.excluded)
     figures, skipped = figures_of(tables, fit)
     if not figures:
-        why = ", ".join(f"{reason} {count}" for reason, count in skipped.most_common())
-        raise InputError(f"FILE: no row can be predicted: {why}", argument="--with", value=name)
+        why = ", ".join(f"{count} for {reason}" for reason, count in skipped.most_common())
+        raise InputError(f"--with: no row can be predicted: {why}", argument="--with", value=name)
     watched = Watched(fit.constants, fit.excluded)
     errors = _errors(figures, watched)
     folds = min(FOLDS, len({one.id for one in figures}))
