@@ -506,6 +506,53 @@ def test_compiled_pytorch_is_planned_as_torchtitan_and_adapters_are_not():
     assert training_case(row(framework="trl", task="lora", compiled="yes")).framework.id == "transformers-4.57"
 
 
+def test_what_a_trainer_does_unasked_is_its_own_whoever_makes_its_kernels():
+    one = {"accelerators_total": "1", "devices_per_node": "1", "micro_batch": "", "seq_len": "512", "accel_norm": "b300"}
+    compiled = training_case(row(framework="pytorch", compiled="yes", **one))
+    assert (compiled.framework.id, compiled.layout.recompute) == ("torchtitan-0.2", "none")
+    assert compiled.framework.unstated.micro_batch == 8.0
+    assert "recompute: none, transformers's default" in compiled.assumed
+    small = training_case(row(framework="nanogpt", **one))
+    assert (small.framework.id, small.layout.recompute, small.layout.micro_batch) == ("torchtitan-0.2", "none", 12.0)
+    assert training_case(row(framework="nanochat", **one)).layout.micro_batch == 32.0
+    assert training_case(row(framework="nanochat", compiled="no", **one)).framework.id == "transformers-4.57"
+    sharded = training_case(row(framework="fsdp", compiled="yes", micro_batch="", global_batch_sequences="128"))
+    assert (sharded.framework.unstated.micro_batch, sharded.layout.recompute) == (None, "none")
+    assert training_case(row(framework="torchtitan")).layout.recompute == "selective"
+
+
+@pytest.mark.parametrize(
+    ("said", "recompute", "share"),
+    [
+        ("1/8", "full", 0.125),
+        ("25%", "full", 0.25),
+        ("full, 20 of 80 layers", "full", 0.25),
+        ("100%", "full", 1.0),
+        ("0 of 80", "none", 1.0),
+        ("full", "full", 1.0),
+        ("selective", "selective", 1.0),
+    ],
+)
+def test_recomputation_may_be_of_a_share_of_the_layers(said, recompute, share):
+    layout = training_case(row(recompute=said)).layout
+    assert (layout.recompute, float(layout.recomputed)) == (recompute, share)
+
+
+def test_recomputation_of_more_than_all_layers_is_no_layout():
+    with pytest.raises(Skipped, match="more than all layers"):
+        training_case(row(recompute="9/8"))
+
+
+def test_a_share_of_recomputed_layers_lies_between_none_and_all():
+    cases = [training_case(row(recompute=said, seq_len="4096")) for said in ("none", "1/4", "3/4", "full")]
+    found = [training_figures(case, FIT)[0] for case in cases]
+    memories = [one["memory"].value for one in found]
+    rates = [one["tokens_per_second_per_device"].value for one in found]
+    assert memories == sorted(memories, reverse=True)
+    assert rates == sorted(rates, reverse=True)
+    assert len(set(memories)) == len(set(rates)) == 4
+
+
 @pytest.mark.parametrize(
     ("said", "stored", "optimizer"),
     [

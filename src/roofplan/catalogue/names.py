@@ -175,7 +175,8 @@ class StandIn:
     recompute : what it recomputes unasked, empty for what the profile does.
     loss : ``fused`` where its loss writes no logits, empty for the profile's.
     kernels : scope of the constants of its own kernels, empty for the profile's.
-    compiled : id of the profile where torch.compile made its kernels, empty for the same.
+    micro_batch : sequences of its micro-batch unasked, None for the profile's [1].
+    compiled, uncompiled : ids of the profiles where a run says that torch.compile made its kernels, or did not, empty for the same.
     vendors : vendors of devices on which it runs, none for the profile's.
     reads : formats of weights that it reads, none for the profile's.
     """
@@ -189,7 +190,9 @@ class StandIn:
     recompute: str = ""
     loss: str = ""
     kernels: str = ""
+    micro_batch: float | None = None
     compiled: str = ""
+    uncompiled: str = ""
     vendors: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
 
@@ -240,7 +243,7 @@ def described(kind: str, name: str) -> bool:
 
 
 def _stand_in(name: str, entry: Table, month: str) -> StandIn:
-    kept = ("own", "untuned", "weights", "recompute", "loss", "kernels", "compiled")
+    kept = ("own", "untuned", "weights", "recompute", "loss", "kernels", "micro_batch", "compiled", "uncompiled")
     more = {key: entry[key] for key in kept if key in entry}
     vendors, reads = (tuple(entry.get(key, ())) for key in ("vendors", "reads"))
     found = _of_month(entry["profiles"], months(month))

@@ -11,15 +11,24 @@ from roofplan.evidence.rows import Assumed, Row, Skipped, number
 from roofplan.records.training import Framework
 
 
-def _as_compiled(row: Row, other: StandIn) -> StandIn:
-    """Return a stand-in as the profile whose kernels torch.compile makes, where a row says that it did."""
-    if (
-        not other.compiled
-        or "lora" in row.get("task", "").lower()
-        or row.get("compiled", "").lower() not in {"yes", "true"}
-    ):
-        return other
-    return replace(other, id=other.compiled, why="torch.compile makes the kernels of both")
+def _standing(row: Row, other: StandIn, assumed: Assumed) -> Framework:
+    """Return the profile that stands in for software: another where torch.compile made its kernels, or did not, as the row says.
+
+    What it does unasked stays its own, whoever makes its kernels.
+    """
+    said = row.get("compiled", "").lower()
+    profile = catalogue.framework(other.id)
+    usual = replace(profile.unstated, whose=other.name if other.recompute or other.micro_batch else profile.name)
+    if other.recompute:
+        usual = replace(usual, recompute=other.recompute, recompute_sharded=other.recompute)
+    if other.micro_batch:
+        usual = replace(usual, micro_batch=other.micro_batch)
+    if other.compiled and said in {"yes", "true"} and "lora" not in row.get("task", "").lower():
+        other = replace(other, id=other.compiled, why="torch.compile makes the kernels of both")
+    elif other.uncompiled and said in {"no", "false"}:
+        other = replace(other, id=other.uncompiled, why="PyTorch starts the kernels of both one by one")
+    assumed.add(f"framework {other.text}")
+    return catalogue.framework(other.id).standing_for(other.name, untuned=other.untuned, unstated=usual)
 
 
 def _root(name: str) -> str:
@@ -48,14 +57,10 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
     loss = row.get("loss", "").lower()
     when = month or row.get("year", "")
     other = catalogue.stand_in("frameworks", name, when)
-    other = _as_compiled(row, other) if other else None
     identity = other.id if other else catalogue.aliases("frameworks").get(catalogue.hyphened(name))
     if identity is None:
         return _with_loss(_undescribed(row, name, when, assumed), loss, "", assumed)
-    found = catalogue.framework(identity)
-    if other and not other.own:
-        assumed.add(f"framework {other.text}")
-        found = found.standing_for(other.name, untuned=other.untuned, recompute=other.recompute)
+    found = _standing(row, other, assumed) if other and not other.own else catalogue.framework(identity)
     found = _with_loss(found, loss, other.loss if other else "", assumed)
     if row.get("compiled", "").lower() in {"no", "false"}:
         found = found.uncompiled()
@@ -94,9 +99,9 @@ def _undescribed(row: Row, name: str, when: str, assumed: Assumed) -> Framework:
         return replace(found, stands_for=name)
     splits = any((number(row, degree) or 1.0) > 1.0 for degree in ("tp", "pp"))
     how = "split" if splits else "alone" if number(row, "accelerators_total") == 1.0 else "sharded"
-    profile = _as_compiled(row, catalogue.undescribed("frameworks", how, when))
-    assumed.add(f"framework {name or 'not stated'}: not described, planned as {profile.id}")
-    return replace(catalogue.framework(profile.id), stands_for=name or "not stated")
+    found = _standing(row, catalogue.undescribed("frameworks", how, when), Assumed())
+    assumed.add(f"framework {name or 'not stated'}: not described, planned as {found.id}")
+    return replace(found, stands_for=name or "not stated")
 
 
 FLASH = "2022-06"

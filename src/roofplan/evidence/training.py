@@ -11,7 +11,7 @@ from roofplan import catalogue
 from roofplan.evidence.cluster import machine_of
 from roofplan.evidence.frameworks import framework_of
 from roofplan.evidence.models import model_of
-from roofplan.evidence.rows import Assumed, Row, Skipped, checked, flags, number
+from roofplan.evidence.rows import PART_OF_LAYERS, Assumed, Row, Skipped, checked, flags, number
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import CPU, Machine
 from roofplan.records.model import Model
@@ -304,7 +304,7 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
                 f"micro-batch: {batch:g} sequences over {ranks} ranks and {accumulated:g} passes are less than one"
             )
     elif own is not None and (batch is None or batch >= own * ranks):
-        found, why, unstated = own, f"{framework.name}'s default", MICRO_BATCH
+        found, why, unstated = own, _default_of(framework), MICRO_BATCH
     elif own is not None and batch is not None:
         found, why, unstated = max(1.0, batch / ranks), "the batch over its ranks", MICRO_BATCH
     elif batch is not None and framework.sharding == "fsdp":
@@ -314,6 +314,11 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
         found, why, unstated = 1.0, f"the smallest: {framework.name} has no default", MICRO_BATCH
     assumed.add(f"micro-batch: {found:g}, {why}", unstated)
     return found
+
+
+def _default_of(framework: Framework) -> str:
+    """Return whose default a value is, as text."""
+    return f"{framework.unstated.whose or framework.name}'s default"
 
 
 MICRO_BATCH, RECOMPUTE, INTERLEAVE = "micro-batch", "recompute", "interleave"
@@ -338,7 +343,7 @@ def _that_fits(
     if tried.micro_batch == own:
         return job, layout
     assumed.texts[:] = [said for said in assumed.texts if not said.startswith("micro-batch: ")]
-    assumed.add(f"micro-batch: {tried.micro_batch:g}, as {own:g}, {framework.name}'s default, does not fit")
+    assumed.add(f"micro-batch: {tried.micro_batch:g}, as {own:g}, {_default_of(framework)}, does not fit")
     batch = job.batch if number(row, "global_batch_sequences") else round(job.batch * tried.micro_batch / own)
     return replace(job, batch=batch), tried
 
@@ -347,11 +352,11 @@ def _settled(
     row: Row, model: Model, job: Job, layout: Layout, framework: Framework, found: Machine, assumed: Assumed
 ) -> Layout:
     """Return a layout with its stage of ZeRO and its recomputation, as stated or by the rules for what is not."""
-    recompute = _stated_recompute(row, framework)
+    recompute, share = _stated_recompute(row, framework)
     if framework.sharding == "zero" and layout.dp > 1.0 and not row.get("zero_stage_fsdp"):
         layout = _sharding(model, job, replace(layout, recompute=recompute or "full"), framework, found, assumed)
     if recompute:
-        return replace(layout, recompute=recompute)
+        return replace(layout, recompute=recompute, recomputed=share)
     return _recomputing(model, job, layout, framework, found, assumed)
 
 
@@ -389,14 +394,19 @@ TWICE_THE_MEMORY = 2.0
 """Needed memory over device memory above which an assumption cannot hold: the run recomputed more, or divided its layers [1]."""
 
 
-def _stated_recompute(row: Row, framework: Framework) -> str:
-    """Return the recomputation that a row states, empty where it states none that is known."""
+def _stated_recompute(row: Row, framework: Framework) -> tuple[str, float]:
+    """Return the recomputation that a row states, empty where it states none that is known, and the share of layers in which [1]."""
     said = row.get("recompute", "").lower()
+    if part := PART_OF_LAYERS.search(said):
+        share = float(part[1]) / 100.0 if part[1] else float(part[2]) / float(part[3])
+        if share > 1.0:
+            raise Skipped(f"recompute: {said} is more than all layers")
+        return "full" if share else "none", share or 1.0
     stated = "" if "not stated" in said else re.split(r"[\s,;+-]", said)[0]
     if "checkpoint" in said:
         stated = "none" if re.search(r"\b(?:no|not|without|off|false|disabled?)\b|\bw/o\b", said) else "full"
     stated = framework.raw.get("recompute_names", {}).get(stated, SWITCHED.get(stated, stated))
-    return stated if stated in RECOMPUTES else ""
+    return stated if stated in RECOMPUTES else "", 1.0
 
 
 SWITCHED = {**dict.fromkeys(("true", "yes", "on"), "full"), **dict.fromkeys(("false", "no", "off"), "none")}
@@ -412,7 +422,7 @@ def _recomputing(
     usual = rule.recompute_sharded if layout.zero >= ZERO_OF_WEIGHTS else rule.recompute
     unasked = replace(layout, recompute=quantised or usual)
     if needed(model, job, unasked, framework) <= TWICE_THE_MEMORY * float(found.device.memory or math.inf):
-        assumed.add(f"recompute: {unasked.recompute}, {framework.name}'s default", RECOMPUTE)
+        assumed.add(f"recompute: {unasked.recompute}, {_default_of(framework)}", RECOMPUTE)
         return unasked
     assumed.add(
         f"recompute: full, without which it would need {TWICE_THE_MEMORY:g} times the memory of a device", RECOMPUTE

@@ -46,6 +46,7 @@ class Unstated:
     recompute_quantised : what is recomputed beside frozen weights of few bits, empty where that is no other.
     micro_batch : sequences of a micro-batch, None where a launch must state them [1].
     source : source of the defaults.
+    whose : software whose defaults they are where a profile stands in for it, empty for the profile's own.
     """
 
     recompute: str
@@ -53,6 +54,7 @@ class Unstated:
     micro_batch: float | None
     source: str
     recompute_quantised: str = ""
+    whose: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +133,12 @@ class Framework:
     flags: Mapping[str, str] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    def standing_for(self, name: str, *, untuned: bool = False, recompute: str = "", loss: str = "") -> Framework:
-        """Return the profile as it stands in for other software: slower code of its own, another recomputation or loss unasked."""
-        usual = self.unstated
-        if recompute:
-            usual = replace(usual, recompute=recompute, recompute_sharded=recompute)
+    def standing_for(
+        self, name: str, *, untuned: bool = False, loss: str = "", unstated: Unstated | None = None
+    ) -> Framework:
+        """Return the profile as it stands in for other software: slower code of its own, another loss or other defaults."""
         found = self.with_fused_loss() if loss == "fused" else self
-        return replace(found, stands_for=name, untuned=untuned, unstated=usual)
+        return replace(found, stands_for=name, untuned=untuned, unstated=unstated or self.unstated)
 
     @property
     def has_fused_loss(self) -> bool:
