@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow loop prove browser lint types layers wheel mutants bench docs site examples pages fit clean
+.PHONY: record demo test slow loop prove browser lint types layers wheel mutants bench docs site examples pages fit clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -71,6 +71,14 @@ examples: $(VENV)/.developing
 # Pictures of the pages in a browser, and an agent's conversation
 pages: $(VENV)/.developing
 	$(BIN)/python docs/pages.py
+
+# All that is kept of answers, pages and readings, after a change of a law, a constant or a table: an hour and a half on two cores
+record: docs examples
+	$(BIN)/python tests/replays.py
+	$(BIN)/python tests/small_fits.py
+	$(BIN)/python tests/test_config_replay.py
+	$(BIN)/python tests/test_read_as.py
+	$(BIN)/python tests/test_declared.py
 
 fit: $(VENV)/.developing
 	$(BIN)/python -m roofplan.evidence.fits
