@@ -29,8 +29,10 @@ from roofplan.evidence.fits.fitting import entry, merged
 from roofplan.evidence.fits.hierarchy import Block, Prior, fit
 from roofplan.evidence.fits.own import FURTHER, Refit, _worsens, figures_of, prior_spread, rescoped, slowdown_of
 from roofplan.evidence.fits.training import NUMBERS
+from roofplan.evidence.frameworks import framework_of as row_framework
 from roofplan.evidence.inference import inference_case
 from roofplan.evidence.predictions import names_in
+from roofplan.evidence.rows import Assumed
 from roofplan.evidence.scoring import Outcome
 from roofplan.laws import matmul
 from roofplan.present.answers.schemas import answer_schema
@@ -38,8 +40,9 @@ from roofplan.present.screens.calibration import refit_screen
 from roofplan.present.screens.page import Page
 from roofplan.records.calibration import SLOWDOWN, Constant, Fit, Watched
 from roofplan.records.system import Origin, System
-from roofplan.timing.figures import TIME_PER_TOKEN, Doubt, sure
+from roofplan.timing.figures import TIME_PER_TOKEN, Doubt, slowdown_scope, sure
 from roofplan.timing.rates import rates
+from roofplan.training.request import framework_of
 
 # Published kernels -------------------------------------------------------------------------------
 
@@ -484,6 +487,17 @@ def test_a_slowdown_multiplies_every_time_of_a_training_step(framework, on):
     for part, seconds in plain.step.parts.items():
         if part not in kept:
             assert float(slow.step.parts[part]) == pytest.approx(1.3 * float(seconds), rel=0.02), part
+
+
+@pytest.mark.parametrize(
+    ("name", "scope"), [("nemo", "megatron-bridge"), ("hf-trainer", "transformers"), ("axolotl", "axolotl")]
+)
+def test_a_slowdown_is_kept_under_the_name_that_plans_ask_for(name, scope):
+    device = machine("h100-sxm:8")[0].device
+    run = {"framework": name, "month": "2026-10", "accelerators_total": "8"}
+    planned = framework_of(name, "full", ["h100-sxm:8"])
+    assert slowdown_scope(row_framework(run, Assumed()), device) == slowdown_scope(planned, device)
+    assert slowdown_scope(planned, device) == f"{scope}/h100-sxm"
 
 
 def test_a_slowdown_lets_nothing_exceed_a_data_sheet():

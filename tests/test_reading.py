@@ -507,7 +507,13 @@ def test_compiled_pytorch_is_planned_as_torchtitan_and_adapters_are_not():
 
 
 def test_what_a_trainer_does_unasked_is_its_own_whoever_makes_its_kernels():
-    one = {"accelerators_total": "1", "devices_per_node": "1", "micro_batch": "", "seq_len": "512", "accel_norm": "b300"}
+    one = {
+        "accelerators_total": "1",
+        "devices_per_node": "1",
+        "micro_batch": "",
+        "seq_len": "512",
+        "accel_norm": "b300",
+    }
     compiled = training_case(row(framework="pytorch", compiled="yes", **one))
     assert (compiled.framework.id, compiled.layout.recompute) == ("torchtitan-0.2", "none")
     assert compiled.framework.unstated.micro_batch == 8.0

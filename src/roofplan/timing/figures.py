@@ -81,9 +81,13 @@ def slowdown_scope(software: Software, device: Accelerator) -> str:
 
     Returns
     -------
-    The names of both.
+    The names of both; software that a profile lists as its alias has the profile's name, under which plans are made.
     """
-    return f"{software.stands_for or software.name}/{device.id}"
+    name = software.stands_for or software.name
+    for kind, profile in (("frameworks", catalogue.framework), ("engines", catalogue.engine)):
+        if identity := catalogue.aliases(kind).get(catalogue.hyphened(software.stands_for)):
+            name = profile(identity).name
+    return f"{name}/{device.id}"
 
 
 class Told(NamedTuple):
