@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: record demo test slow loop prove browser lint types layers wheel mutants bench docs site examples pages fit clean
+.PHONY: demo test slow loop prove browser lint types layers wheel mutants bench docs site examples pages record fit clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -72,7 +72,8 @@ examples: $(VENV)/.developing
 pages: $(VENV)/.developing
 	$(BIN)/python docs/pages.py
 
-# All that is kept of answers, pages and readings, after a change of a law, a constant or a table: an hour and a half on two cores
+# All that is kept of answers, readings and pages, but for the browser's (make pages); after a change of a law or table, once make fit
+# has run: an hour and a half on two cores
 record: docs examples
 	$(BIN)/python tests/replays.py
 	$(BIN)/python tests/small_fits.py

@@ -567,8 +567,26 @@ def test_rows_that_cannot_be_predicted_are_counted():
     figures, skipped = figures_of([("training", rows)], FIT)
     assert not figures
     assert sum(skipped.values()) == 2
-    with pytest.raises(InputError, match="no row can be predicted"):
+    with pytest.raises(InputError, match="--with: no row of rows can be predicted: 2 for accel_norm: "):
         rp.refit(rows, keep=False)
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (None, "{file} cannot be read: No such file"),
+        ("id;source_key\n1;me\n", "{file} separates its cells by semicolons"),
+        ("id,source_key\n", "{file} holds no rows"),
+        ("id,source_key\n1,me\n", "{file} is not a table of runs"),
+    ],
+)
+def test_a_table_that_is_none_is_refused_by_the_flag_that_named_it(tmp_path, run, cells, said):
+    file = tmp_path / "runs.csv"
+    if cells is not None:
+        file.write_text(cells)
+    code, _, error = run("calibrate", "--with", str(file))
+    assert code == 2
+    assert error.startswith(f"error: --with: {said.format(file=file)}")
 
 
 @pytest.mark.slow
@@ -715,7 +733,7 @@ def test_why_rows_are_skipped_is_wrapped_beneath_its_line():
     out = io.StringIO()
     refit_screen(found, None, Page(out))
     first, *rest = out.getvalue().split("\n\n")[0].splitlines()
-    assert first.startswith("9 rows: 0 figures used, 9 rows skipped (layout number 0")
+    assert first.startswith("9 rows: 0 figures used, 9 skipped (1 for layout number 0")
     *rest, told = rest
     assert len(rest) > 3
     assert all(line[:2] == "  " and line[2] != " " for line in rest)

@@ -506,25 +506,35 @@ def test_compiled_pytorch_is_planned_as_torchtitan_and_adapters_are_not():
     assert training_case(row(framework="trl", task="lora", compiled="yes")).framework.id == "transformers-4.57"
 
 
-def test_what_a_trainer_does_unasked_is_its_own_whoever_makes_its_kernels():
-    one = {
-        "accelerators_total": "1",
-        "devices_per_node": "1",
-        "micro_batch": "",
-        "seq_len": "512",
-        "accel_norm": "b300",
-    }
-    compiled = training_case(row(framework="pytorch", compiled="yes", **one))
-    assert (compiled.framework.id, compiled.layout.recompute) == ("torchtitan-0.2", "none")
-    assert compiled.framework.unstated.micro_batch == 8.0
-    assert "recompute: none, transformers's default" in compiled.assumed
-    small = training_case(row(framework="nanogpt", **one))
-    assert (small.framework.id, small.layout.recompute, small.layout.micro_batch) == ("torchtitan-0.2", "none", 12.0)
-    assert training_case(row(framework="nanochat", **one)).layout.micro_batch == 32.0
-    assert training_case(row(framework="nanochat", compiled="no", **one)).framework.id == "transformers-4.57"
+ALONE = {"accelerators_total": "1", "devices_per_node": "1", "micro_batch": "", "seq_len": "512", "accel_norm": "b300"}
+
+
+@pytest.mark.parametrize(
+    ("name", "compiled", "profile", "micro_batch", "whose"),
+    [
+        ("pytorch", "yes", "torchtitan-0.2", 8.0, "transformers"),
+        ("pytorch", "", "transformers-4.57", 8.0, "transformers"),
+        ("nanogpt", "", "torchtitan-0.2", 12.0, "nanogpt"),
+        ("nanochat", "", "torchtitan-0.2", 32.0, "nanochat"),
+        ("nanochat", "no", "transformers-4.57", 32.0, "nanochat"),
+    ],
+)
+def test_defaults_of_a_trainer_are_its_own_whoever_makes_its_kernels(name, compiled, profile, micro_batch, whose):
+    case = training_case(row(framework=name, compiled=compiled, **ALONE, global_batch_sequences="512"))
+    assert (case.framework.id, case.layout.recompute) == (profile, "none")
+    assert case.framework.unstated.micro_batch == micro_batch
+    assert "recompute: none, transformers's default" in case.assumed
+    assert f"micro-batch: {micro_batch:g}, {whose}'s default" in case.assumed
+
+
+def test_compiled_trainers_shard_as_they_do_and_torchtitan_recomputes_as_it_does():
+    eight = {"accelerators_total": "8", "model_name": "GPT-2", "seq_len": "1024"}
+    assert training_case(row(framework="nanogpt", **eight)).layout.zero == 0
     sharded = training_case(row(framework="fsdp", compiled="yes", micro_batch="", global_batch_sequences="128"))
-    assert (sharded.framework.unstated.micro_batch, sharded.layout.recompute) == (None, "none")
+    assert (sharded.framework.unstated.micro_batch, sharded.layout.recompute, sharded.layout.zero) == (None, "none", 3)
     assert training_case(row(framework="torchtitan")).layout.recompute == "selective"
+    full = training_case(row(framework="llama-factory", **{**ALONE, "micro_batch": "1"}))
+    assert "recompute: full, llama-factory's default" in full.assumed
 
 
 @pytest.mark.parametrize(
@@ -532,21 +542,34 @@ def test_what_a_trainer_does_unasked_is_its_own_whoever_makes_its_kernels():
     [
         ("1/8", "full", 0.125),
         ("25%", "full", 0.25),
+        ("37.5 %", "full", 0.375),
         ("full, 20 of 80 layers", "full", 0.25),
-        ("100%", "full", 1.0),
+        ("full (20 out of the 80 layers)", "full", 0.25),
+        ("100.0%", "full", 1.0),
+        ("8/8", "full", 1.0),
         ("0 of 80", "none", 1.0),
         ("full", "full", 1.0),
-        ("selective", "selective", 1.0),
+        ("selective 50%", "selective", 1.0),
+        ("none (saves 30% memory)", "none", 1.0),
+        ("checkpointing off, 95% memory", "none", 1.0),
     ],
 )
 def test_recomputation_may_be_of_a_share_of_the_layers(said, recompute, share):
-    layout = training_case(row(recompute=said)).layout
-    assert (layout.recompute, float(layout.recomputed)) == (recompute, share)
+    case = training_case(row(recompute=said))
+    assert (case.layout.recompute, float(case.layout.recomputed)) == (recompute, share)
+    assert case.layout.recomputation in case.read_as
+
+
+@pytest.mark.parametrize("said", ["full (20 layers)", "full (every 2nd layer)", "1.5/4", "11/04/2025", ".5%"])
+def test_recomputation_in_words_that_are_no_share_is_refused(said):
+    with pytest.raises(Skipped, match=r"recompute: .* is not known"):
+        training_case(row(recompute=said))
 
 
 def test_recomputation_of_more_than_all_layers_is_no_layout():
-    with pytest.raises(Skipped, match="more than all layers"):
-        training_case(row(recompute="9/8"))
+    for said in ("9/8", "150%"):
+        with pytest.raises(Skipped, match="more than all layers"):
+            training_case(row(recompute=said))
 
 
 def test_a_share_of_recomputed_layers_lies_between_none_and_all():
@@ -1035,7 +1058,7 @@ def test_a_default_micro_batch_is_halved_until_it_fits():
     assert 1.0 <= small.layout.micro_batch < large.layout.micro_batch == 8.0
     texts = [[said for said in case.assumed if said.startswith("micro-batch: ")] for case in (small, large)]
     assert texts == [
-        [f"micro-batch: {small.layout.micro_batch:g}, as 8, transformers's default, does not fit"],
+        [f"micro-batch: {small.layout.micro_batch:g}, since 8 does not fit"],
         ["micro-batch: 8, transformers's default"],
     ]
     assert (small.job.batch, large.job.batch) == (8, 8)

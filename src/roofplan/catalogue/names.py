@@ -175,8 +175,9 @@ class StandIn:
     recompute : what it recomputes unasked, empty for what the profile does.
     loss : ``fused`` where its loss writes no logits, empty for the profile's.
     kernels : scope of the constants of its own kernels, empty for the profile's.
-    micro_batch : sequences of its micro-batch unasked, None for the profile's [1].
-    compiled, uncompiled : ids of the profiles where a run says that torch.compile made its kernels, or did not, empty for the same.
+    micro_batch : default micro-batch size, None for the profile's [1].
+    compiled : id of the profile whose kernels it has where torch.compile made them, empty for the same.
+    compiles : whether torch.compile makes its kernels unless a run says otherwise.
     vendors : vendors of devices on which it runs, none for the profile's.
     reads : formats of weights that it reads, none for the profile's.
     """
@@ -192,7 +193,7 @@ class StandIn:
     kernels: str = ""
     micro_batch: float | None = None
     compiled: str = ""
-    uncompiled: str = ""
+    compiles: bool = False
     vendors: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
 
@@ -243,7 +244,7 @@ def described(kind: str, name: str) -> bool:
 
 
 def _stand_in(name: str, entry: Table, month: str) -> StandIn:
-    kept = ("own", "untuned", "weights", "recompute", "loss", "kernels", "micro_batch", "compiled", "uncompiled")
+    kept = ("own", "untuned", "weights", "recompute", "loss", "kernels", "micro_batch", "compiled", "compiles")
     more = {key: entry[key] for key in kept if key in entry}
     vendors, reads = (tuple(entry.get(key, ())) for key in ("vendors", "reads"))
     found = _of_month(entry["profiles"], months(month))

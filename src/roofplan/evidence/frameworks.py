@@ -11,24 +11,26 @@ from roofplan.evidence.rows import Assumed, Row, Skipped, number
 from roofplan.records.training import Framework
 
 
-def _standing(row: Row, other: StandIn, assumed: Assumed) -> Framework:
-    """Return the profile that stands in for software: another where torch.compile made its kernels, or did not, as the row says.
+def _in_place_of(other: StandIn, row: Row, assumed: Assumed) -> Framework:
+    """Return the profile that stands in for software, with the kernels that torch.compile makes where the row or the software says so.
 
-    What it does unasked stays its own, whoever makes its kernels.
+    How it shards and what it does unless told otherwise stay its own, whatever made its kernels.
     """
-    said = row.get("compiled", "").lower()
+    said, adapters = row.get("compiled", "").lower(), "lora" in row.get("task", "").lower()
     profile = catalogue.framework(other.id)
-    usual = replace(profile.unstated, whose=other.name if other.recompute or other.micro_batch else profile.name)
+    defaults = replace(profile.unstated, whose_recompute=profile.name, whose_micro_batch=profile.name)
     if other.recompute:
-        usual = replace(usual, recompute=other.recompute, recompute_sharded=other.recompute)
+        defaults = replace(
+            defaults, recompute=other.recompute, recompute_sharded=other.recompute, whose_recompute=other.name
+        )
     if other.micro_batch:
-        usual = replace(usual, micro_batch=other.micro_batch)
-    if other.compiled and said in {"yes", "true"} and "lora" not in row.get("task", "").lower():
+        defaults = replace(defaults, micro_batch=other.micro_batch, whose_micro_batch=other.name)
+    compiled = said in {"yes", "true"} or (other.compiles and not said)
+    if other.compiled and compiled and not adapters:
         other = replace(other, id=other.compiled, why="torch.compile makes the kernels of both")
-    elif other.uncompiled and said in {"no", "false"}:
-        other = replace(other, id=other.uncompiled, why="PyTorch starts the kernels of both one by one")
     assumed.add(f"framework {other.text}")
-    return catalogue.framework(other.id).standing_for(other.name, untuned=other.untuned, unstated=usual)
+    found = replace(catalogue.framework(other.id), sharding=profile.sharding)
+    return found.standing_for(other.name, untuned=other.untuned, unstated=defaults)
 
 
 def _root(name: str) -> str:
@@ -60,7 +62,7 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
     identity = other.id if other else catalogue.aliases("frameworks").get(catalogue.hyphened(name))
     if identity is None:
         return _with_loss(_undescribed(row, name, when, assumed), loss, "", assumed)
-    found = _standing(row, other, assumed) if other and not other.own else catalogue.framework(identity)
+    found = _in_place_of(other, row, assumed) if other and not other.own else catalogue.framework(identity)
     found = _with_loss(found, loss, other.loss if other else "", assumed)
     if row.get("compiled", "").lower() in {"no", "false"}:
         found = found.uncompiled()
@@ -99,7 +101,7 @@ def _undescribed(row: Row, name: str, when: str, assumed: Assumed) -> Framework:
         return replace(found, stands_for=name)
     splits = any((number(row, degree) or 1.0) > 1.0 for degree in ("tp", "pp"))
     how = "split" if splits else "alone" if number(row, "accelerators_total") == 1.0 else "sharded"
-    found = _standing(row, catalogue.undescribed("frameworks", how, when), Assumed())
+    found = _in_place_of(catalogue.undescribed("frameworks", how, when), row, Assumed())
     assumed.add(f"framework {name or 'not stated'}: not described, planned as {found.id}")
     return replace(found, stands_for=name or "not stated")
 

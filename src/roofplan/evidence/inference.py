@@ -270,7 +270,7 @@ def case_of(row: Row) -> InferenceCase:
         raise Skipped(f"weights: {why}")
     workload, prompt = _workload(row, engine, assumed)
     regime, users = _regime(row)
-    requests = number(row, "queued_requests") or _stated_requests(row)
+    requests = number(row, "queued_requests")
     if regime == "closed loop" and requests is None:
         assumed.add(f"requests: {ROUNDS:g} a client")
     alike = row.get("lengths") == FIXED
@@ -503,12 +503,6 @@ FEWEST_TOKENS = 64.0
 def _arrivals(row: Row) -> float | None:
     rate = number(row, "request_rate")
     return rate if rate is not None and math.isfinite(rate) else None
-
-
-def _stated_requests(row: Row) -> float | None:
-    """Return the number of requests that a benchmark sent, by its description."""
-    found = re.search(r"([\d,]+) requests at", row.get("notes", ""))
-    return float(found[1].replace(",", "")) if found else None
 
 
 def _regime(row: Row) -> tuple[Regime, float | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,8 +83,8 @@ RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("rank", "experts", "experts_per_token", "shared_experts", "dense_layers"), (0, 1e6)),
     **dict.fromkeys(("seq_len", "micro_batch", "global_batch_sequences"), (1, 1e9)),
     **dict.fromkeys(("input_len", "max_num_seqs", "max_num_batched_tokens"), (1, 1e9)),
-    **dict.fromkeys(("running_batch", "queued_requests"), (1, 1e6)),
-    "client_concurrency": (1, 2e4),
+    **dict.fromkeys(("running_batch", "queued_requests"), (1, 999_999)),
+    "client_concurrency": (1, 20_000),
     "output_len": (0, 1e9),
     "memory_fraction": (0.01, 1),
     "request_rate": (1e-9, float("inf")),
@@ -91,8 +92,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "measured_memory_gb_per_gpu": (1e-3, 1e6),
     **dict.fromkeys(("norm_tokens_per_s_per_gpu", "output_tokens_per_s", "prefill_tokens_per_s"), (1e-9, 1e12)),
 }
-"""Columns of numbers and their valid ranges. A value outside is an error; a blank cell means not stated. Requests and clients are bounded by
-what a simulation answers within a minute."""
+"""Columns of numbers and their valid ranges. A value outside is an error; a blank cell means not stated. The bounds of requests
+and clients keep a simulation within about a minute: 20,000 clients took half of one on a server core."""
 
 WHOLE = frozenset(
     {
@@ -130,8 +131,12 @@ WORDS = {"seq_len": re.compile(r"max \d+-\d+ tokens"), "interleave": re.compile(
 EXPERTS_TOGETHER = re.compile(r"^(\d+)(?:/| experts, )(\d+)(?: active)?(?:(?:/|, )(\d+)(?: shared)?)?$")
 """Experts, those of a token and shared ones: ``128/8/0``, or ``128 experts, 8 active, 1 shared``."""
 
-PART_OF_LAYERS = re.compile(r"\b(100|\d{1,2}(?:\.\d+)?)\s*%|\b(\d+)\s*(?:/|of)\s*([1-9]\d*)\b")
-"""Share of the layers that are recomputed as a whole: ``25%``, ``1/4``, ``20 of 80 layers``."""
+PART_OF_LAYERS = re.compile(
+    r"(?:full|block|checkpointing)?[\s,:(]*(?:(\d+(?:\.\d+)?)\s*%|(\d+)\s*(?:/|of|out of)\s*(?:the\s+)?([1-9]\d*))"
+    r"\s*(?:of\s+)?(?:the\s+|all\s+)?(?:layers|blocks)?\)?",
+    re.IGNORECASE,
+)
+"""Cell that states the share of the layers that are recomputed as a whole: ``25%``, ``1/4``, ``full, 20 of 80 layers``."""
 
 KNOWN_WORDS = {
     "month": re.compile(r"^\d{4}(-(0[1-9]|1[0-2]|Q[1-4])(-\d\d)?)?$"),
@@ -144,8 +149,9 @@ KNOWN_WORDS = {
         r"^[0-3](\.0)?$|[fh]sdp|shard|ddp|(zero|stage)[-_ ]*[0-3](?!\d)|distributed|none|gemini", re.IGNORECASE
     ),
     "recompute": re.compile(
-        r"^(none|full|selective|minimal|save|qkv|true|false|yes|no|on|off)\b|^(save|minimal|qkv)|checkpoint|"
-        + PART_OF_LAYERS.pattern,
+        r"^(none|full|selective|minimal|save|qkv|true|false|yes|no|on|off)\b|^(save|minimal|qkv)|checkpoint|^(?:"
+        + PART_OF_LAYERS.pattern
+        + ")$",
         re.IGNORECASE,
     ),
     "loss": re.compile(r"^(fused|plain)$", re.IGNORECASE),
@@ -189,13 +195,29 @@ def checked(row: Row) -> None:
         if value is None or math.isnan(value):
             raise Skipped(f"{name}: {text!r} is not a number")
         if not least <= value <= most:
-            raise Skipped(f"{name}: {text} is not between {least:g} and {most:g}")
+            raise Skipped(f"{name}: {text} is not between {least:,g} and {most:,g}")
         if name in WHOLE and value != int(value):
             raise Skipped(f"{name}: {text} is not a whole number")
     for name, known in KNOWN_WORDS.items():
         text = (row.get(name) or "").strip()
         if text and not known.search(text):
             raise Skipped(f"{name}: {text!r} is not known{EXAMPLES.get(name, '')}")
+
+
+def listed(reasons: Counter[str], most: int | None = None) -> str:
+    """Return why rows were left out, as text: ``3 for layout not stated, 1 for ...``.
+
+    Parameters
+    ----------
+    reasons : rows by reason.
+    most : reasons to list, None for all.
+
+    Returns
+    -------
+    The reasons, the most frequent first.
+    """
+    ordered = [f"{count} for {reason}" for reason, count in reasons.most_common()]
+    return ", ".join([*ordered[:most], *(["..."] if len(ordered[:most]) < len(ordered) else [])])
 
 
 def told_apart(rows: Sequence[Row]) -> list[Row]:

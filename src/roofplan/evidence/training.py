@@ -11,7 +11,7 @@ from roofplan import catalogue
 from roofplan.evidence.cluster import machine_of
 from roofplan.evidence.frameworks import framework_of
 from roofplan.evidence.models import model_of
-from roofplan.evidence.rows import PART_OF_LAYERS, Assumed, Row, Skipped, checked, flags, number
+from roofplan.evidence.rows import EXAMPLES, PART_OF_LAYERS, Assumed, Row, Skipped, checked, flags, number
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import CPU, Machine
 from roofplan.records.model import Model
@@ -72,7 +72,7 @@ class TrainingCase:
         trained = "" if adapter is None else f", {adapter.method} of rank {adapter.rank:g}"
         return (
             f"{self.model.id} in {job.precision}{trained}, {m.hosts} x {m.per_host} {m.device.id}{network}, {self.framework.id} "
-            f"{self.layout.label()}, {job.batch} sequences of {job.sequence}"
+            f"{self.layout.label()}, {self.layout.recomputation}, {job.batch} sequences of {job.sequence}"
         )
 
     @property
@@ -304,7 +304,8 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
                 f"micro-batch: {batch:g} sequences over {ranks} ranks and {accumulated:g} passes are less than one"
             )
     elif own is not None and (batch is None or batch >= own * ranks):
-        found, why, unstated = own, _default_of(framework), MICRO_BATCH
+        whose = framework.unstated.whose_micro_batch or framework.name
+        found, why, unstated = own, f"{whose}'s default", MICRO_BATCH
     elif own is not None and batch is not None:
         found, why, unstated = max(1.0, batch / ranks), "the batch over its ranks", MICRO_BATCH
     elif batch is not None and framework.sharding == "fsdp":
@@ -314,11 +315,6 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
         found, why, unstated = 1.0, f"the smallest: {framework.name} has no default", MICRO_BATCH
     assumed.add(f"micro-batch: {found:g}, {why}", unstated)
     return found
-
-
-def _default_of(framework: Framework) -> str:
-    """Return whose default a value is, as text."""
-    return f"{framework.unstated.whose or framework.name}'s default"
 
 
 MICRO_BATCH, RECOMPUTE, INTERLEAVE = "micro-batch", "recompute", "interleave"
@@ -343,7 +339,7 @@ def _that_fits(
     if tried.micro_batch == own:
         return job, layout
     assumed.texts[:] = [said for said in assumed.texts if not said.startswith("micro-batch: ")]
-    assumed.add(f"micro-batch: {tried.micro_batch:g}, as {own:g}, {_default_of(framework)}, does not fit")
+    assumed.add(f"micro-batch: {tried.micro_batch:g}, since {own:g} does not fit")
     batch = job.batch if number(row, "global_batch_sequences") else round(job.batch * tried.micro_batch / own)
     return replace(job, batch=batch), tried
 
@@ -395,13 +391,20 @@ TWICE_THE_MEMORY = 2.0
 
 
 def _stated_recompute(row: Row, framework: Framework) -> tuple[str, float]:
-    """Return the recomputation that a row states, empty where it states none that is known, and the share of layers in which [1]."""
-    said = row.get("recompute", "").lower()
-    if part := PART_OF_LAYERS.search(said):
+    """Return the recomputation that a row states, empty for none that is known, and the share of the layers that it covers [1].
+
+    Raises
+    ------
+    Skipped : more than all layers, or a number of layers that is no share of them.
+    """
+    said = row.get("recompute", "").strip().lower()
+    if part := PART_OF_LAYERS.fullmatch(said):
         share = float(part[1]) / 100.0 if part[1] else float(part[2]) / float(part[3])
         if share > 1.0:
             raise Skipped(f"recompute: {said} is more than all layers")
-        return "full" if share else "none", share or 1.0
+        return ("full", share) if share else ("none", 1.0)
+    if re.search(r"\d+(?:st|nd|rd|th)?\s+(?:layer|block)", said):
+        raise Skipped(f"recompute: {said!r} is not known{EXAMPLES['recompute']}")
     stated = "" if "not stated" in said else re.split(r"[\s,;+-]", said)[0]
     if "checkpoint" in said:
         stated = "none" if re.search(r"\b(?:no|not|without|off|false|disabled?)\b|\bw/o\b", said) else "full"
@@ -422,7 +425,7 @@ def _recomputing(
     usual = rule.recompute_sharded if layout.zero >= ZERO_OF_WEIGHTS else rule.recompute
     unasked = replace(layout, recompute=quantised or usual)
     if needed(model, job, unasked, framework) <= TWICE_THE_MEMORY * float(found.device.memory or math.inf):
-        assumed.add(f"recompute: {unasked.recompute}, {_default_of(framework)}", RECOMPUTE)
+        assumed.add(f"recompute: {unasked.recompute}, {rule.whose_recompute or framework.name}'s default", RECOMPUTE)
         return unasked
     assumed.add(
         f"recompute: full, without which it would need {TWICE_THE_MEMORY:g} times the memory of a device", RECOMPUTE

@@ -46,7 +46,7 @@ class Unstated:
     recompute_quantised : what is recomputed beside frozen weights of few bits, empty where that is no other.
     micro_batch : sequences of a micro-batch, None where a launch must state them [1].
     source : source of the defaults.
-    whose : software whose defaults they are where a profile stands in for it, empty for the profile's own.
+    whose_recompute, whose_micro_batch : software whose defaults they are, empty for the profile's own.
     """
 
     recompute: str
@@ -54,7 +54,8 @@ class Unstated:
     micro_batch: float | None
     source: str
     recompute_quantised: str = ""
-    whose: str = ""
+    whose_recompute: str = ""
+    whose_micro_batch: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,6 +338,12 @@ class Layout:
         names = ("tp", "cp", "pp", "dp", "ep")
         parts = [f"{name}{int(getattr(self, name))}" for name in names if int(getattr(self, name)) > 1]
         return " ".join(parts) or "one device"
+
+    @property
+    def recomputation(self) -> str:
+        """What is recomputed, as text: ``recompute full in 25% of layers``."""
+        part = "" if float(self.recomputed) == 1.0 else f" in {float(self.recomputed):.0%} of layers"
+        return f"recompute {self.recompute}{part}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return degrees and options as plain values."""

@@ -112,8 +112,7 @@ class TrainingPlan:
         words = [x.label(), f"micro-batch {int(x.micro_batch)} x {int(self.step.micro_batches)}"]
         words += [f"interleave {x.interleave}"] if x.interleave > 1 else []
         words += [x.schedule] if x.schedule != "1f1b" else []
-        part = "" if float(x.recomputed) == 1.0 else f" in {float(x.recomputed):.0%} of layers"
-        words += [f"recompute {x.recompute}{part}", f"ZeRO-{x.zero}"]
+        words += [x.recomputation, f"ZeRO-{x.zero}"]
         words += [f"sharded over {int(x.shard)}"] if x.shard else []
         words += [f"{x.offload} in host memory"] if x.offload != "none" else []
         return ", ".join(words)

@@ -21,7 +21,7 @@ from roofplan.evidence import predictions, serving_figures
 from roofplan.evidence.fits import hierarchy
 from roofplan.evidence.fits.hierarchy import LEAST_NOISE, Block, Effect, Fitted, Numbers, Prior, linearised
 from roofplan.evidence.inference import InferenceCase, inference_case
-from roofplan.evidence.rows import Row, Skipped, flagged, unread, unread_warnings
+from roofplan.evidence.rows import Row, Skipped, flagged, listed, unread, unread_warnings
 from roofplan.evidence.training import TrainingCase, training_case
 from roofplan.money.uncertainty import student
 from roofplan.records.calibration import OWN, SLOWDOWN, Constant, Fit, Key, Watched
@@ -180,8 +180,8 @@ def refit(tables: Sequence[tuple[str, Sequence[Row]]], name: str, fit: Fit, tick
     fit = Fit(tuple(item for item in fit.constants if item.law not in {OWN, SLOWDOWN}), fit.excluded)
     figures, skipped = figures_of(tables, fit)
     if not figures:
-        why = ", ".join(f"{count} for {reason}" for reason, count in skipped.most_common())
-        raise InputError(f"--with: no row can be predicted: {why}", argument="--with", value=name)
+        message = f"--with: no row of {name} can be predicted: {listed(skipped)}"
+        raise InputError(message, argument="--with", value=name)
     watched = Watched(fit.constants, fit.excluded)
     errors = _errors(figures, watched)
     folds = min(FOLDS, len({one.id for one in figures}))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from roofplan.evidence.fits.own import Refit
+from roofplan.evidence.rows import listed
 from roofplan.present.screens.page import Page, counted, wrapped
 from roofplan.records import units
 from roofplan.records.calibration import OWN, Constant
@@ -25,8 +26,8 @@ def refit_screen(found: Refit, place: Path | None, page: Page) -> None:
     place : file of the profile, None where nothing was kept.
     page : where to print.
     """
-    reasons = ", ".join(f"{reason} {count}" for reason, count in found.skipped.most_common())
-    skipped = f", {sum(found.skipped.values())} rows skipped ({reasons})" if reasons else ""
+    count = sum(found.skipped.values())
+    skipped = f", {count:,} skipped ({listed(found.skipped)})" if count else ""
     for line in wrapped(
         f"{counted(found.rows, 'row')}: {counted(len(found.figures), 'figure')} used{skipped}", indent=2
     ):

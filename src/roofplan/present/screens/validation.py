@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from roofplan.evidence.rows import listed
 from roofplan.evidence.scoring import Score, Validation
 from roofplan.present.screens.page import Page, counted, wrapped
 
@@ -34,10 +35,8 @@ def validation_screen(found: Validation, page: Page) -> None:
     found : predictions and measurements.
     page : where to print.
     """
-    reasons = found.skipped.most_common()
-    more = ", ..." if len(reasons) > SHOWN else ""
-    why = ", ".join(f"{count} for {reason}" for reason, count in reasons[:SHOWN]) + more
-    skipped = f", {sum(count for _, count in reasons):,} skipped ({why}; each in --csv FILE)" if reasons else ""
+    why, count = listed(found.skipped, SHOWN), sum(found.skipped.values())
+    skipped = f", {count:,} skipped ({why}; each in --csv FILE)" if count else ""
     for line in wrapped(f"{counted(found.rows, 'row')}: {found.scored:,} scored{skipped}", indent=2):
         page.line(line)
     for line in (line for _, text in found.warnings for line in wrapped(f"  ! {text}", indent=4)):
