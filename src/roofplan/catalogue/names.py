@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -178,6 +178,7 @@ class StandIn:
     micro_batch : default micro-batch size, None for the profile's [1].
     compiled : id of the profile whose kernels it has where torch.compile made them, empty for the same.
     compiles : whether torch.compile makes its kernels unless a run says otherwise.
+    defaults : id of the profile whose defaults and sharding it keeps, empty for the same.
     vendors : vendors of devices on which it runs, none for the profile's.
     reads : formats of weights that it reads, none for the profile's.
     """
@@ -194,6 +195,7 @@ class StandIn:
     micro_batch: float | None = None
     compiled: str = ""
     compiles: bool = False
+    defaults: str = ""
     vendors: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
 
@@ -201,6 +203,12 @@ class StandIn:
     def text(self) -> str:
         """The substitution in one line."""
         return f"{self.name}: planned as {self.id}; {self.why}"
+
+    def with_kernels(self, compiled: bool) -> StandIn:
+        """Return the stand-in with the kernels that torch.compile makes, where it does and a profile describes them."""
+        if not compiled or not self.compiled:
+            return self
+        return replace(self, id=self.compiled, defaults=self.id, why="torch.compile makes the kernels of both")
 
 
 def stand_in(kind: str, name: str, month: str = "") -> StandIn | None:

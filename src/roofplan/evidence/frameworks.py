@@ -9,28 +9,15 @@ from roofplan.catalogue.names import StandIn
 from roofplan.evidence.engines import parted
 from roofplan.evidence.rows import Assumed, Row, Skipped, number
 from roofplan.records.training import Framework
+from roofplan.training.request import in_place_of
 
 
 def _in_place_of(other: StandIn, row: Row, assumed: Assumed) -> Framework:
-    """Return the profile that stands in for software, with the kernels that torch.compile makes where the row or the software says so.
-
-    How it shards and what it does unless told otherwise stay its own, whatever made its kernels.
-    """
+    """Return the profile that stands in for software, with the kernels that torch.compile makes where the row or the software says so."""
     said, adapters = row.get("compiled", "").lower(), "lora" in row.get("task", "").lower()
-    profile = catalogue.framework(other.id)
-    defaults = replace(profile.unstated, whose_recompute=profile.name, whose_micro_batch=profile.name)
-    if other.recompute:
-        defaults = replace(
-            defaults, recompute=other.recompute, recompute_sharded=other.recompute, whose_recompute=other.name
-        )
-    if other.micro_batch:
-        defaults = replace(defaults, micro_batch=other.micro_batch, whose_micro_batch=other.name)
-    compiled = said in {"yes", "true"} or (other.compiles and not said)
-    if other.compiled and compiled and not adapters:
-        other = replace(other, id=other.compiled, why="torch.compile makes the kernels of both")
+    other = other.with_kernels((said in {"yes", "true"} or (other.compiles and not said)) and not adapters)
     assumed.add(f"framework {other.text}")
-    found = replace(catalogue.framework(other.id), sharding=profile.sharding)
-    return found.standing_for(other.name, untuned=other.untuned, unstated=defaults)
+    return in_place_of(other)
 
 
 def _root(name: str) -> str:

@@ -134,12 +134,9 @@ class Framework:
     flags: Mapping[str, str] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    def standing_for(
-        self, name: str, *, untuned: bool = False, loss: str = "", unstated: Unstated | None = None
-    ) -> Framework:
-        """Return the profile as it stands in for other software: slower code of its own, another loss or other defaults."""
-        found = self.with_fused_loss() if loss == "fused" else self
-        return replace(found, stands_for=name, untuned=untuned, unstated=unstated or self.unstated)
+    def standing_for(self, name: str, *, untuned: bool, unstated: Unstated) -> Framework:
+        """Return the profile as it stands in for other software: slower code of its own, and its defaults."""
+        return replace(self, stands_for=name, untuned=untuned, unstated=unstated)
 
     @property
     def has_fused_loss(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import box_size, machine, tapered
+from roofplan.catalogue.names import StandIn
 from roofplan.errors import (
     InputError,
     NoPlan,
@@ -127,11 +128,40 @@ def framework_of(name: str | None, method: str, on: Sequence[str] = ()) -> Frame
             catalogue.framework(catalogue.find("frameworks", one, "--framework")) for one in ("megatron", "maxtext")
         ]
         return next((one for one in known if vendor in one.vendors), known[0])
-    found, other = (
-        catalogue.framework(catalogue.find("frameworks", wanted, "--framework")),
-        catalogue.stand_in("frameworks", wanted),
-    )
-    return found.standing_for(other.name, untuned=other.untuned, loss=other.loss) if other and not other.own else found
+    identity, other = catalogue.find("frameworks", wanted, "--framework"), _stand_in(wanted)
+    if other is None or other.own:
+        return catalogue.framework(identity)
+    found = in_place_of(other)
+    return found.with_fused_loss() if other.loss == "fused" else found
+
+
+def _stand_in(name: str) -> StandIn | None:
+    """Return what plans take for software without a profile of its own, None for others."""
+    found = catalogue.stand_in("frameworks", name)
+    return found and found.with_kernels(found.compiles)
+
+
+def in_place_of(other: StandIn) -> Framework:
+    """Return the profile of a stand-in; how it shards and what it does unless told otherwise stay the software's own.
+
+    Parameters
+    ----------
+    other : the stand-in.
+
+    Returns
+    -------
+    The profile, with the name of the software that it stands for.
+    """
+    own = catalogue.framework(other.defaults or other.id)
+    defaults = replace(own.unstated, whose_recompute=own.name, whose_micro_batch=own.name)
+    if other.recompute:
+        defaults = replace(
+            defaults, recompute=other.recompute, recompute_sharded=other.recompute, whose_recompute=other.name
+        )
+    if other.micro_batch:
+        defaults = replace(defaults, micro_batch=other.micro_batch, whose_micro_batch=other.name)
+    found = replace(catalogue.framework(other.id), sharding=own.sharding)
+    return found.standing_for(other.name, untuned=other.untuned, unstated=defaults)
 
 
 def job_of(model: Model, framework: Framework, asked: TrainInputs, assumed: list[str]) -> Job:
@@ -491,7 +521,7 @@ def _framework(asked: TrainInputs, assumed: list[str]) -> Framework:
     """Return the framework for the requested method; a profile used for other software is added to `assumed`."""
     method = choice(asked.method, METHODS, "--method")
     framework = framework_of(asked.framework, method, asked.on)
-    other = catalogue.stand_in("frameworks", asked.framework or "")
+    other = _stand_in(asked.framework or "")
     assumed += [f"--framework {other.text}"] if other else []
     if method not in framework.methods:
         known = ", ".join(name for name in catalogue.ids("frameworks") if method in catalogue.framework(name).methods)
