@@ -420,6 +420,10 @@ def test_plans_name_what_they_are_planned_as(run_json):
     )
     _, trained = run_json("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--framework", "torchtune")
     assert any("torchtune: planned as torchtitan-0.2" in text for text in trained["assumed"])
+    _, compiled = run_json("train", "llama-3.2-1b", "--on", "h100-sxm:8", "--framework", "nanogpt")
+    assert any("nanogpt: planned as torchtitan-0.2; torch.compile" in text for text in compiled["assumed"])
+    _, eager = run_json("train", "llama-3.2-1b", "--on", "h100-sxm:8", "--framework", "axolotl")
+    assert any("axolotl: planned as transformers-4.57" in text for text in eager["assumed"])
     _, own = run_json("serve", "llama-3.1-8b", "--on", "h100-sxm", "--engine", "vllm")
     assert not any(one["code"] == "planned_as" for one in own["warnings"])
 
