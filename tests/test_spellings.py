@@ -640,5 +640,5 @@ def test_the_answer_says_what_was_made_of_a_row(tmp_path):
     case = trained(task="lora", framework="trl", zero_stage_fsdp="FSDP")
     assert (
         case.read_as
-        == "llama-3.1-8b in bf16, lora of rank 8, 2 x 8 a100-sxm-80 on 8 x ib-hdr, transformers-4.57 dp16, 64 sequences of 4096"
+        == "llama-3.1-8b in bf16, lora of rank 8, 2 x 8 a100-sxm-80 on 8 x ib-hdr, transformers-4.57 dp16, recompute none, 64 sequences of 4096"
     )
