@@ -12,7 +12,7 @@ from roofplan.records.training import Framework
 from roofplan.training.request import in_place_of
 
 
-def _in_place_of(other: StandIn, row: Row, assumed: Assumed) -> Framework:
+def _planned_as(other: StandIn, row: Row, assumed: Assumed) -> Framework:
     """Return the profile that stands in for software, with the kernels that torch.compile makes where the row or the software says so."""
     said, adapters = row.get("compiled", "").lower(), "lora" in row.get("task", "").lower()
     other = other.with_kernels((said in {"yes", "true"} or (other.compiles and not said)) and not adapters)
@@ -49,7 +49,7 @@ def framework_of(row: Row, assumed: Assumed) -> Framework:
     identity = other.id if other else catalogue.aliases("frameworks").get(catalogue.hyphened(name))
     if identity is None:
         return _with_loss(_undescribed(row, name, when, assumed), loss, "", assumed)
-    found = _in_place_of(other, row, assumed) if other and not other.own else catalogue.framework(identity)
+    found = _planned_as(other, row, assumed) if other and not other.own else catalogue.framework(identity)
     found = _with_loss(found, loss, other.loss if other else "", assumed)
     if row.get("compiled", "").lower() in {"no", "false"}:
         found = found.uncompiled()
@@ -88,7 +88,7 @@ def _undescribed(row: Row, name: str, when: str, assumed: Assumed) -> Framework:
         return replace(found, stands_for=name)
     splits = any((number(row, degree) or 1.0) > 1.0 for degree in ("tp", "pp"))
     how = "split" if splits else "alone" if number(row, "accelerators_total") == 1.0 else "sharded"
-    found = _in_place_of(catalogue.undescribed("frameworks", how, when), row, Assumed())
+    found = _planned_as(catalogue.undescribed("frameworks", how, when), row, Assumed())
     assumed.add(f"framework {name or 'not stated'}: not described, planned as {found.id}")
     return replace(found, stands_for=name or "not stated")
 

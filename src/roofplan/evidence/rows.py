@@ -92,8 +92,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "measured_memory_gb_per_gpu": (1e-3, 1e6),
     **dict.fromkeys(("norm_tokens_per_s_per_gpu", "output_tokens_per_s", "prefill_tokens_per_s"), (1e-9, 1e12)),
 }
-"""Columns of numbers and their valid ranges. A value outside is an error; a blank cell means not stated. The bounds of requests
-and clients keep a simulation within about a minute: 20,000 clients took half of one on a server core."""
+"""Columns of numbers and their valid ranges. A value outside is an error; a blank cell means not stated. Requests and clients are
+bounded since they are simulated: 20,000 clients take half a minute on a server core, ten million exhausted memory."""
 
 WHOLE = frozenset(
     {

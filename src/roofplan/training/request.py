@@ -128,17 +128,17 @@ def framework_of(name: str | None, method: str, on: Sequence[str] = ()) -> Frame
             catalogue.framework(catalogue.find("frameworks", one, "--framework")) for one in ("megatron", "maxtext")
         ]
         return next((one for one in known if vendor in one.vendors), known[0])
-    identity, other = catalogue.find("frameworks", wanted, "--framework"), _stand_in(wanted)
+    identity, other = catalogue.find("frameworks", wanted, "--framework"), _stand_in(wanted, method)
     if other is None or other.own:
         return catalogue.framework(identity)
     found = in_place_of(other)
     return found.with_fused_loss() if other.loss == "fused" else found
 
 
-def _stand_in(name: str) -> StandIn | None:
-    """Return what plans take for software without a profile of its own, None for others."""
+def _stand_in(name: str, method: str) -> StandIn | None:
+    """Return what plans take for software without a profile of its own, None for others; adapters are not compiled."""
     found = catalogue.stand_in("frameworks", name)
-    return found and found.with_kernels(found.compiles)
+    return found and found.with_kernels(found.compiles and method == "full")
 
 
 def in_place_of(other: StandIn) -> Framework:
@@ -521,7 +521,7 @@ def _framework(asked: TrainInputs, assumed: list[str]) -> Framework:
     """Return the framework for the requested method; a profile used for other software is added to `assumed`."""
     method = choice(asked.method, METHODS, "--method")
     framework = framework_of(asked.framework, method, asked.on)
-    other = _stand_in(asked.framework or "")
+    other = _stand_in(asked.framework or "", method)
     assumed += [f"--framework {other.text}"] if other else []
     if method not in framework.methods:
         known = ", ".join(name for name in catalogue.ids("frameworks") if method in catalogue.framework(name).methods)
