@@ -26,7 +26,7 @@ from roofplan.evidence.fits.intervals import (
     width_of,
 )
 from roofplan.evidence.fits.left_out import kept, kept_groups, save
-from roofplan.evidence.inference import LARGEST_QUEUE, case_of, inference_case
+from roofplan.evidence.inference import case_of, inference_case
 from roofplan.evidence.predictions import training_figures
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.scoring import Outcome
@@ -326,10 +326,7 @@ def test_serve_prints_the_bracket_that_validate_scores():
         except (RoofplanError, Skipped):
             continue
         seats = min(case.book().max_concurrency, plans[0].metrics["max_concurrency"].value) if plans else 0.0
-        long = case.requests is not None and case.requests > LARGEST_QUEUE * (
-            case.clients or 1
-        )  # scored as a steady state
-        if not plans or long or (case.clients and case.clients > seats):
+        if not plans or (case.clients and case.clients > seats):
             continue
         for name, figure in scored.items():
             printed = plans[0].metrics.get(name)

@@ -182,12 +182,12 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     running = min(float(book.max_concurrency), clients)
     long = case.regime != "open loop" and case.requests is not None and case.requests > LARGEST_QUEUE * running
     in_step = case.alike and case.clients is not None  # equal requests never spread out, however many
-    if (long and not in_step) or (case.regime == "offline" and case.requests is None):
-        return _full_queue(case, running, fit)
-    seen, steady = simulated(case, fit)
     waits = case.regime in UNEVEN_LOADS or clients > running
-    load: Load = "queue" if waits else "" if math.isinf(clients) else "clients" if clients > 1 else "client"
-    full = steady if waits or math.isinf(clients) else case.steady(clients, fit)  # all clients run at once
+    load: Load = "queue" if waits else "clients" if clients > 1 else "client"
+    if (long and not in_step) or (case.regime == "offline" and case.requests is None):
+        return _full_queue(case, running, "" if case.clients is None else load, fit)
+    seen, steady = simulated(case, fit)
+    full = steady if waits else case.steady(clients, fit)  # all clients run at once
     values = _seen_values(case, seen, case.measured_term(steady))
     behind = {"ttft": full.ttft, "output_tokens_per_second": full.cycle, "tpot": case.measured_term(full)}
     swings = _swings(case, values, fit) if load == "queue" else {}
@@ -240,20 +240,20 @@ def _time_per_token(case: InferenceCase, seen: Served, step: Term) -> float:
     return case.statistic.of(whole if case.statistic.kind == "request" else seen.figure("tpot"))
 
 
-def _full_queue(case: InferenceCase, running: float, fit: Fit) -> dict[str, Metric | str]:
+def _full_queue(case: InferenceCase, running: float, load: Load, fit: Fit) -> dict[str, Metric | str]:
     """Return the steady state of a queue so long that ramp-up and tail do not matter; excess clients wait for a batch slot."""
     full = case.steady(running, fit)
     term = case.measured_term(full)
     out: dict[str, Metric | str] = {
-        "tpot": _metric(case, "tpot", float(term.value), term, fit),
-        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(full.rate), full.cycle, fit),
+        "tpot": _metric(case, "tpot", float(term.value), term, fit, load),
+        "output_tokens_per_second": _metric(case, "output_tokens_per_second", float(full.rate), full.cycle, fit, load),
     }
     if case.clients is not None:
         between = 0.0 if full.tpot is None else float(full.tpot.value)
         stays = case.clients * case.workload.output / float(full.rate)
         front = float(case.rates(fit).front + case.rates(fit).delay)
         first = stays - (case.workload.output - 1.0) * between + front
-        out["ttft"] = _metric(case, "ttft", first, full.ttft, fit, "queue")
+        out["ttft"] = _metric(case, "ttft", first, full.ttft, fit, load)
     return _without_tails(case, out)
 
 

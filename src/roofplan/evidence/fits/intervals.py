@@ -80,9 +80,9 @@ def weights_of(rows: Sequence[Outcome]) -> np.ndarray:
     """Return the weight of each outcome: equal per publisher, then per system of a publisher, then per run of a system [2]_."""
     out, places = np.zeros(len(rows)), {id(one): place for place, one in enumerate(rows)}
     for mine in outcomes_by_source(rows).values():
-        systems = Counter(str(one.system) for one in mine)
+        systems = Counter(one.system for one in mine)
         for one in mine:
-            out[places[id(one)]] = 1.0 / (len(systems) * systems[str(one.system)])
+            out[places[id(one)]] = 1.0 / (len(systems) * systems[one.system])
     return out / np.sum(out)
 
 
@@ -99,22 +99,25 @@ def _errors(rows: Sequence[Outcome]) -> np.ndarray:
 def _cause_matrix(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
     """Return the squared multiple of each cause's size, for a user, who is never one of the publishers."""
     doubts = [_doubt(one) for one in rows]
+    new, load = np.array([one.new for one in doubts]), np.array([one.load for one in doubts])
     return {
         BASE: np.ones(len(rows)),
         PUBLISHERS: np.ones(len(rows)),
-        CONSTANTS: np.array([one.constants**2 for one in doubts]),
-        SWING: np.array([one.swing**2 for one in doubts]),
-        FRONT: np.array([one.front**2 for one in doubts]),
-        NEW: np.array([float(one.new != "") for one in doubts]),
-        NEW_KIND: np.array([float(one.new == "kind") for one in doubts]),
-        **{load: np.array([float(one.load == load) for one in doubts]) for load in LOADS},
+        CONSTANTS: np.array([one.constants for one in doubts]) ** 2,
+        SWING: np.array([one.swing for one in doubts]) ** 2,
+        FRONT: np.array([one.front for one in doubts]) ** 2,
+        NEW: (new != "").astype(float),
+        NEW_KIND: (new == "kind").astype(float),
+        **{name: (load == name).astype(float) for name in LOADS},
         **{trait: np.array([float(trait in one.traits) for one in doubts]) for trait in TRAITS},
     }
 
 
 def _assumed(rows: Sequence[Outcome]) -> np.ndarray:
     """Return the variances from assumed inputs."""
-    return np.array([sum(size**2 for _, size in _doubt(one).assumed) for one in rows])
+    return np.array(
+        [sum(size**2 for _, size in doubt.assumed) if doubt.assumed else 0.0 for doubt in map(_doubt, rows)]
+    )
 
 
 EXPECTED = {
@@ -152,19 +155,18 @@ def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
     level, trust = float(np.average(errors, weights=weights)), TRUST / len(outcomes_by_source(rows))
     guessed = {name: EXPECTED.get(name, 0.0) * level if name not in MULTIPLES else 1.0 for name in causes}
     sizes = {**guessed, **(start or {})}
-    variances = {name: sizes[name] ** 2 for name in causes}
+    prior, unit = np.array([*guessed.values()]), np.array([TYPICAL if name in MULTIPLES else 1.0 for name in causes])
+    squares = np.array([*causes.values()])
+    variances = np.array([sizes[name] for name in causes]) ** 2
     for _ in range(ROUNDS):
-        spread = np.sqrt(fixed + sum(variances[name] * each for name, each in causes.items()))
-        before = dict(variances)
-        for name, each in causes.items():
-            unit = TYPICAL if name in MULTIPLES else 1.0
-            alone = unit * math.sqrt(before[name])
-            said = np.sum(weights * each * errors / spread**3) + trust * unit**3 * guessed[name] / alone**3
-            usual = np.sum(weights * each / spread**2) + trust * unit**2 / alone**2
-            variances[name] = before[name] * math.sqrt(said / usual)
-        if all(abs(variances[name] / was - 1.0) < STILL for name, was in before.items()):
+        spread, alone = np.sqrt(fixed + variances @ squares), unit * np.sqrt(variances)
+        said = squares @ (weights * errors / spread**3) + trust * unit**3 * prior / alone**3
+        usual = squares @ (weights / spread**2) + trust * unit**2 / alone**2
+        steps = np.sqrt(said / usual)
+        variances = variances * steps
+        if np.all(np.abs(steps - 1.0) < STILL):
             break
-    return {name: math.sqrt(found) for name, found in variances.items()}
+    return dict(zip(causes, np.sqrt(variances).tolist(), strict=True))
 
 
 def spreads(rows: Sequence[Outcome], sizes: Sizes) -> np.ndarray:
