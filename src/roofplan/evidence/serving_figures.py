@@ -21,7 +21,7 @@ from roofplan.serving import Floors, Prediction, floors
 from roofplan.serving.bounds import bounded
 from roofplan.serving.certainty import certainty
 from roofplan.simulation.deployment import Deployment
-from roofplan.simulation.replicas import ROUND_ROBIN, Served
+from roofplan.simulation.replicas import ROUND_ROBIN, Fleet, Served
 from roofplan.simulation.report import growth_of, scaled
 from roofplan.timing.figures import CLIENTS, FIGURE_OF, Load, Metric, flat, sure
 
@@ -29,9 +29,12 @@ from roofplan.timing.figures import CLIENTS, FIGURE_OF, Load, Metric, flat, sure
 def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     """Return the predicted figures of a case by metric, or why one cannot be predicted; omitted inputs widen intervals."""
     found = _as_stated(case, fit)
-    cases = {unstated: [case, *alternatives(case, unstated)] for unstated in case.unstated}
+    cases = {unstated: alternatives(case, unstated) for unstated in case.unstated}
+    steady = _steady_values(case, fit) if cases.keys() - {LENGTHS} else {}
     others = {
-        unstated: [(_loaded_values if unstated == LENGTHS else _steady_values)(one, fit) for one in several]
+        unstated: [_values(found), *(_values(_as_stated(one, fit, swung=False)) for one in several)]
+        if unstated == LENGTHS
+        else [steady, *(_steady_values(one, fit) for one in several)]
         for unstated, several in cases.items()
     }
     wide = {name: _widened(name, figure, others, fit) for name, figure in found.items()}
@@ -71,9 +74,8 @@ def _bounded(
     return bounded(known, least, users=float(case.users or case.clients or math.inf), first=first)
 
 
-def _loaded_values(case: InferenceCase, fit: Fit) -> dict[str, float]:
-    """Return the figures of a case under its load, used to see how far the lengths of its requests move them."""
-    figures = _as_stated(case, fit)
+def _values(figures: Mapping[str, Metric | str]) -> dict[str, float]:
+    """Return the values of figures."""
     return {name: float(one.value) for name, one in figures.items() if isinstance(one, Metric)}
 
 
@@ -106,13 +108,13 @@ def _widened(name: str, figure: Metric | str, others: dict[str, list[dict[str, f
     return sure(FIGURE_OF[name], figure.grade, doubt, fit).of(figure.value, figure.unit)
 
 
-def _as_stated(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
-    """Return the predicted figures of a case by its stated inputs and those filled in by rules."""
+def _as_stated(case: InferenceCase, fit: Fit, *, swung: bool = True) -> dict[str, Metric | str]:
+    """Return the predicted figures of a case by its stated inputs and those filled in by rules; `swung` as in `_queued`."""
     if case.regime == "static batch":
         return static_figures(case, fit)
     if case.regime == "steady batch":
         return _predicted_steady(case, fit)
-    return _queued(case, fit)
+    return _queued(case, fit, swung=swung)
 
 
 def _metric(
@@ -170,8 +172,11 @@ def _predicted_steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     return _without_tails(case, out)
 
 
-def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
-    """Return the figures of requests that queue: by the steady state for long queues, else by simulating each step."""
+def _queued(case: InferenceCase, fit: Fit, *, swung: bool) -> dict[str, Metric | str]:
+    """Return the figures of requests that queue: by the steady state for long queues, else by simulating each step.
+
+    Whether intervals grow near capacity, which takes two more simulations, is told by `swung`.
+    """
     book = case.book()
     seats = book.max_concurrency // case.groups
     if seats < 1 or not book.fits:
@@ -186,11 +191,13 @@ def _queued(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     load: Load = "queue" if waits else "clients" if clients > 1 else "client"
     if (long and not in_step) or (case.regime == "offline" and case.requests is None):
         return _full_queue(case, running, "" if case.clients is None else load, fit)
-    seen, steady = simulated(case, fit)
+    requests = requests_of(case)
+    fleet = _fleet(case, requests, fit)
+    seen, steady = _served(case, fleet, requests, fit)
     full = steady if waits else case.steady(clients, fit)  # all clients run at once
     values = _seen_values(case, seen, case.measured_term(steady))
     behind = {"ttft": full.ttft, "output_tokens_per_second": full.cycle, "tpot": case.measured_term(full)}
-    swings = _swings(case, values, fit) if load == "queue" else {}
+    swings = _swings(case, fleet, requests, values, fit) if swung and load == "queue" else {}
     out: dict[str, Metric | str] = {
         name: _metric(case, name, value, behind[name], fit, load, swings.get(name, 0.0))
         for name, value in values.items()
@@ -207,7 +214,9 @@ def _seen_values(case: InferenceCase, seen: Served, step: Term) -> dict[str, flo
     return out | ({"tpot": _time_per_token(case, seen, step)} if np.any(seen.outputs > 1) else {})
 
 
-def _swings(case: InferenceCase, values: dict[str, float], fit: Fit) -> dict[str, float]:
+def _swings(
+    case: InferenceCase, fleet: Fleet, requests: Requests, values: dict[str, float], fit: Fit
+) -> dict[str, float]:
     """Return how far figures of a queue move beyond its steps where all steps take `PACE` longer or shorter.
 
     Far below capacity a queue's figures move as its steps do or less; near capacity a little decides whether requests wait.
@@ -218,7 +227,8 @@ def _swings(case: InferenceCase, values: dict[str, float], fit: Fit) -> dict[str
     """
     ends = []
     for pace in (1.0 / PACE, PACE):
-        seen, steady = simulated(case, fit, pace)
+        paced = replace(fleet, surface=scaled(fleet.surface, pace))
+        seen, steady = _served(case, paced, requests, fit)
         ends.append(_seen_values(case, seen, case.measured_term(steady)))
     moved = {name: abs(math.log(ends[1][name] / ends[0][name])) / 2.0 for name in values if ends[0][name] > 0.0}
     return {name: math.sqrt(max(0.0, far**2 - math.log(PACE) ** 2)) for name, far in moved.items()}
@@ -271,14 +281,13 @@ MIDDLE = 0.5
 """Median, the only quantile that a steady state represents [1]."""
 
 
-def simulated(case: InferenceCase, fit: Fit, pace: float = 1.0) -> tuple[Served, Prediction]:
+def simulated(case: InferenceCase, fit: Fit) -> tuple[Served, Prediction]:
     """Return a simulated run, and the steady state at its mean batch size.
 
     Parameters
     ----------
     case : a run whose requests queue.
     fit : the fitted constants.
-    pace : factor on the time of every simulated step [1].
 
     Returns
     -------
@@ -289,7 +298,11 @@ def simulated(case: InferenceCase, fit: Fit, pace: float = 1.0) -> tuple[Served,
     Skipped : a request that the cache does not hold.
     """
     requests = requests_of(case)
-    longest = int((requests.inputs + requests.outputs).max())
+    return _served(case, _fleet(case, requests, fit), requests, fit)
+
+
+def _fleet(case: InferenceCase, requests: Requests, fit: Fit) -> Fleet:
+    """Return the replicas of a case."""
     deployment = Deployment(
         model=case.model,
         machine=case.machine,
@@ -300,13 +313,16 @@ def simulated(case: InferenceCase, fit: Fit, pace: float = 1.0) -> tuple[Served,
         memory=case.book(),
         kv_bytes=case.kv_bytes,
     )
-    fleet = deployment.fleet(longest, route=ROUND_ROBIN)
-    fleet = fleet if pace == 1.0 else replace(fleet, surface=scaled(fleet.surface, pace))
+    fleet = deployment.fleet(int((requests.inputs + requests.outputs).max()), route=ROUND_ROBIN)
     if case.regime == "offline":  # without a server
         fleet = replace(fleet, scheduler=fleet.scheduler._replace(front=0.0, delay=0.0))
-    cached = np.zeros(len(requests), np.int64)
+    return fleet
+
+
+def _served(case: InferenceCase, fleet: Fleet, requests: Requests, fit: Fit) -> tuple[Served, Prediction]:
+    """Return the run of requests through replicas, and the steady state at its mean batch size."""
     try:
-        seen = fleet.serve(requests, cached, case.clients)
+        seen = fleet.serve(requests, np.zeros(len(requests), np.int64), case.clients)
     except InputError as error:
         raise Skipped(f"memory: {error.message}") from None
     running = float((seen.outputs - 1).sum()) / max(1, seen.steps)
