@@ -301,7 +301,7 @@ def launched():
         {"set": "max_num_seqs=7"},
     )
     for name, model, pins, more in some(
-        product(catalogue.ids("engines"), ("llama-3.1-70b", "deepseek-v3"), degrees, asked)
+        product(catalogue.ids("engines"), ("llama-3.1-70b", "deepseek-v3"), degrees, asked), 60
     ):
         found = or_refusal(plan_serving, model, ["h200-sxm:8"], engine=name, strategy=pins, **more)
         yield (

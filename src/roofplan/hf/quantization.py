@@ -217,10 +217,20 @@ def _modelopt(q: Fields) -> Quantization:
 # Applying it -------------------------------------------------------------------------------------
 
 
+def _is_pattern(name: str) -> bool:
+    return name.startswith("re:") or "*" in name
+
+
 def _pattern(name: str) -> re.Pattern[str]:
     if name.startswith("re:"):
         return re.compile(name[3:].replace(r"\\", "\\"))
     return re.compile(r"(^|\.)" + re.escape(name).replace(r"\*", ".*") + r"(\.|$)")
+
+
+def _parts(path: str) -> set[str]:
+    """Return every run of neighbouring names of a dotted path."""
+    names = path.split(".")
+    return {".".join(names[start:end]) for start in range(len(names)) for end in range(start + 1, len(names) + 1)}
 
 
 def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
@@ -236,7 +246,8 @@ def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
     -------
     The model with a format for each matrix.
     """
-    patterns = [_pattern(name) for name in plan.skipped] if plan else []
+    skipped = frozenset(plan.skipped) if plan else frozenset()
+    patterns = [_pattern(name) for name in skipped if _is_pattern(name)]
     numbered = (
         any(re.search(r"\.\d+(\.|$)", name) or name.startswith("re:") for name in plan.skipped) if plan else False
     )
@@ -247,10 +258,11 @@ def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
         rest = plan.beside or base
         if plan.only_experts and ".experts." not in linear.name:
             return rest
-        if role != "decoder" and not patterns:
+        if role != "decoder" and not skipped:
             return base
         full = f"{path}.{linear.name}"
-        return rest if any(p.search(full) for p in patterns) else plan.format
+        left = not skipped.isdisjoint(_parts(full)) or any(p.search(full) for p in patterns)
+        return rest if left else plan.format
 
     def stack(item: Stack) -> Stack:
         made: dict[tuple[Layer, int | None], Layer] = {}
