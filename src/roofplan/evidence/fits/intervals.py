@@ -18,8 +18,8 @@ References
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,12 +78,7 @@ def by_figure(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
 
 def weights_of(rows: Sequence[Outcome]) -> np.ndarray:
     """Return the weight of each outcome: equal per publisher, then per system of a publisher, then per run of a system [2]_."""
-    out, places = np.zeros(len(rows)), {id(one): place for place, one in enumerate(rows)}
-    for mine in outcomes_by_source(rows).values():
-        systems = Counter(one.system for one in mine)
-        for one in mine:
-            out[places[id(one)]] = 1.0 / (len(systems) * systems[one.system])
-    return out / np.sum(out)
+    return _Arrays.of(rows).weights()
 
 
 def _doubt(one: Outcome) -> Doubt:
@@ -91,33 +86,83 @@ def _doubt(one: Outcome) -> Doubt:
     return doubt or Doubt()
 
 
-def _errors(rows: Sequence[Outcome]) -> np.ndarray:
-    """Return the absolute logarithms of predicted over measured [1]."""
-    return np.abs([math.log(one.ratio) for one in rows])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Arrays:
+    """Outcomes as arrays, of which subsets are slices.
+
+    Parameters
+    ----------
+    errors : absolute logarithms of predicted over measured [1].
+    assumed : variances from assumed inputs [1].
+    causes : squared multiple of each cause's size, causes x outcomes, for a user, who is never one of the publishers [1].
+    unseen : whether its publisher was left out.
+    sources, systems : numbers of its publisher, and of its publisher with its system.
+    """
+
+    errors: np.ndarray
+    assumed: np.ndarray
+    causes: np.ndarray
+    unseen: np.ndarray
+    sources: np.ndarray
+    systems: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[Outcome]) -> _Arrays:
+        """Return outcomes as arrays."""
+        doubts = [_doubt(one) for one in rows]
+        new, load = np.array([one.new for one in doubts]), np.array([one.load for one in doubts])
+        causes = {
+            BASE: np.ones(len(rows)),
+            PUBLISHERS: np.ones(len(rows)),
+            CONSTANTS: np.array([one.constants for one in doubts]) ** 2,
+            SWING: np.array([one.swing for one in doubts]) ** 2,
+            FRONT: np.array([one.front for one in doubts]) ** 2,
+            NEW: new != "",
+            NEW_KIND: new == "kind",
+            **{name: load == name for name in LOADS},
+            **{trait: np.array([trait in one.traits for one in doubts]) for trait in TRAITS},
+        }
+        return cls(
+            errors=np.abs([math.log(one.ratio) for one in rows]),
+            assumed=np.array([sum(size**2 for _, size in one.assumed) if one.assumed else 0.0 for one in doubts]),
+            causes=np.array([causes[name] for name in CAUSES], float),
+            unseen=np.array([one.left_out == PUBLISHER for one in rows], bool),
+            sources=_numbered([one.source for one in rows]),
+            systems=_numbered([(one.source, one.system) for one in rows]),
+        )
+
+    def kept(self, which: np.ndarray) -> _Arrays:
+        """Return the outcomes at which `which` is true."""
+        parts = (self.errors, self.assumed, self.causes, self.unseen, self.sources, self.systems)
+        return _Arrays(*(part[..., which] for part in parts))
+
+    def weights(self) -> np.ndarray:
+        """Return the weight of each outcome, as `weights_of` does."""
+        systems, first, runs = np.unique(self.systems, return_index=True, return_counts=True)
+        many = np.bincount(self.sources[first], minlength=1)
+        place = np.searchsorted(systems, self.systems)
+        out = 1.0 / (many[self.sources] * runs[place])
+        whole: np.ndarray = out / np.sum(out)
+        return whole
+
+    def publishers(self) -> int:
+        """Return how many publishers there are."""
+        return len(np.unique(self.sources))
+
+    def spreads(self, sizes: Sizes) -> np.ndarray:
+        """Return the spreads of predictions, as for a user, from the sizes of their causes [1]."""
+        out: np.ndarray = np.sqrt(self.assumed + np.array([sizes.get(name, 0.0) for name in CAUSES]) ** 2 @ self.causes)
+        return out
 
 
-def _cause_matrix(rows: Sequence[Outcome]) -> dict[str, np.ndarray]:
-    """Return the squared multiple of each cause's size, for a user, who is never one of the publishers."""
-    doubts = [_doubt(one) for one in rows]
-    new, load = np.array([one.new for one in doubts]), np.array([one.load for one in doubts])
-    return {
-        BASE: np.ones(len(rows)),
-        PUBLISHERS: np.ones(len(rows)),
-        CONSTANTS: np.array([one.constants for one in doubts]) ** 2,
-        SWING: np.array([one.swing for one in doubts]) ** 2,
-        FRONT: np.array([one.front for one in doubts]) ** 2,
-        NEW: (new != "").astype(float),
-        NEW_KIND: (new == "kind").astype(float),
-        **{name: (load == name).astype(float) for name in LOADS},
-        **{trait: np.array([float(trait in one.traits) for one in doubts]) for trait in TRAITS},
-    }
+CAUSES = (BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *LOADS, SWING, FRONT, *TRAITS)
+"""Causes of error with learned sizes."""
 
 
-def _assumed(rows: Sequence[Outcome]) -> np.ndarray:
-    """Return the variances from assumed inputs."""
-    return np.array(
-        [sum(size**2 for _, size in doubt.assumed) if doubt.assumed else 0.0 for doubt in map(_doubt, rows)]
-    )
+def _numbered(names: Sequence[Hashable]) -> np.ndarray:
+    """Return the number of each name, alike for alike ones, in the order of first use."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names], int)
 
 
 EXPECTED = {
@@ -148,15 +193,19 @@ def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
     multiplies a variance by the root of observed over expected [3]_. The difference between publishers is identified by runs that
     were left out for other reasons, while other runs of their publishers stayed in the fits.
     """
-    own = np.array([float(one.left_out == PUBLISHER) for one in rows])
-    causes = {name: each * (own if name == PUBLISHERS else 1.0) for name, each in _cause_matrix(rows).items()}
-    causes = {name: each for name, each in causes.items() if each.any()}
-    errors, weights, fixed = math.sqrt(2.0) * _errors(rows), weights_of(rows), _assumed(rows)
-    level, trust = float(np.average(errors, weights=weights)), TRUST / len(outcomes_by_source(rows))
+    return _sizes(_Arrays.of(rows), start)
+
+
+def _sizes(at: _Arrays, start: Sizes | None = None) -> Sizes:
+    """Return the sizes of causes, as `sizes_of` does."""
+    squares = np.where(np.array([[name == PUBLISHERS] for name in CAUSES]), at.causes * at.unseen, at.causes)
+    occur = np.any(squares, axis=1)
+    causes, squares = [name for name, some in zip(CAUSES, occur, strict=True) if some], squares[occur]
+    errors, weights, fixed = math.sqrt(2.0) * at.errors, at.weights(), at.assumed
+    level, trust = float(np.average(errors, weights=weights)), TRUST / at.publishers()
     guessed = {name: EXPECTED.get(name, 0.0) * level if name not in MULTIPLES else 1.0 for name in causes}
     sizes = {**guessed, **(start or {})}
     prior, unit = np.array([*guessed.values()]), np.array([TYPICAL if name in MULTIPLES else 1.0 for name in causes])
-    squares = np.array([*causes.values()])
     variances = np.array([sizes[name] for name in causes]) ** 2
     for _ in range(ROUNDS):
         spread, alone = np.sqrt(fixed + variances @ squares), unit * np.sqrt(variances)
@@ -167,13 +216,6 @@ def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
         if np.all(np.abs(steps - 1.0) < STILL):
             break
     return dict(zip(causes, np.sqrt(variances).tolist(), strict=True))
-
-
-def spreads(rows: Sequence[Outcome], sizes: Sizes) -> np.ndarray:
-    """Return the spreads of predictions, as for a user, from the sizes of their causes [1]."""
-    known = sum(sizes.get(name, 0.0) ** 2 * each for name, each in _cause_matrix(rows).items())
-    out: np.ndarray = np.sqrt(_assumed(rows) + known)
-    return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +233,7 @@ class Width:
 
     def halves(self, rows: Sequence[Outcome]) -> np.ndarray:
         """Return the half-width of each interval, in logarithms [1]."""
-        out: np.ndarray = self.factor * spreads(rows, self.sizes)
-        return out
+        return self.factor * _Arrays.of(rows).spreads(self.sizes)
 
 
 EXPECTATION = 20.0
@@ -245,19 +286,41 @@ def width_of(
     least : the least factor, by default that for the number of publishers [1].
     wider : multiple of the factor that a blind test asks for [1].
     """
-    sizes = sizes_of([*rows, *groups], start)
-    distances, weights = _errors(rows) / spreads(rows, sizes), weights_of(rows)
-    names = np.array([one.source for one in rows])
+    every = _Arrays.of([*rows, *groups])
+    mine = np.arange(len(rows) + len(groups)) < len(rows)
+    return _width(every, mine, _axes(groups, len(rows)), start, _least(rows) if least is None else least, wider)
+
+
+def _axes(groups: Sequence[Outcome], before: int) -> dict[str, np.ndarray]:
+    """Return the number of each outcome's member of each axis that groups were left out by, -1 where it has none.
+
+    `before` is how many outcomes stand before those of the groups.
+    """
+    none = [None] * before
+    out = {}
+    for axis in AXES:
+        members = [*none, *(MEMBER[axis](one) if one.left_out == axis else None for one in groups)]
+        out[axis] = np.where(np.array([one is None for one in members], bool), -1, _numbered(members))
+    return out
+
+
+def _width(
+    at: _Arrays, mine: np.ndarray, axes: Mapping[str, np.ndarray], start: Sizes | None, least: float, wider: float
+) -> Width:
+    """Return the width of intervals, as `width_of` does; `mine` is where publishers were left out, `axes` as by `_axes`."""
+    sizes = _sizes(at, start)
+    rows = at.kept(mine)
+    every = at.errors / at.spreads(sizes)
+    distances, weights = every[mine], rows.weights()
     # in units of the factor that the others give
-    beyond = np.zeros(len(rows))
-    for name in dict.fromkeys(names.tolist()):
-        mine = names == name
-        others = ~mine if not mine.all() else mine
-        beyond[mine] = distances[mine] / weighted_quantile(distances[others], weights[others], COVERED)
+    beyond = np.zeros(len(distances))
+    for number in np.unique(rows.sources):
+        own = rows.sources == number
+        others = ~own if not own.all() else own
+        beyond[own] = distances[own] / weighted_quantile(distances[others], weights[others], COVERED)
     factor = weighted_quantile(distances, weights, COVERED)
     more = max(1.0, weighted_quantile(beyond, weights, COVERED))
-    least = _least(rows) if least is None else least
-    left_out = max(factor * more, least, *(_factor_of_groups(groups, axis, sizes) for axis in AXES))
+    left_out = max(factor * more, least, *(_factor_of_groups(every, members) for members in axes.values()))
     return Width(sizes=sizes, factor=wider * left_out)
 
 
@@ -268,14 +331,11 @@ LEAST_MEMBERS = 5
 """Least number of systems, architectures or software for them to affect the width [1]."""
 
 
-def _factor_of_groups(groups: Sequence[Outcome], axis: str, sizes: Sizes) -> float:
+def _factor_of_groups(distances: np.ndarray, members: np.ndarray) -> float:
     """Return the number of spreads that covers the share `ELSEWHERE` of an axis, members weighted equally; zero for few members."""
-    members = _members([one for one in groups if one.left_out == axis], MEMBER[axis])
-    if len(members) < LEAST_MEMBERS:
-        return 0.0
-    distances = np.concatenate([_errors(mine) / spreads(mine, sizes) for mine in members.values()])
-    weights = np.concatenate([np.full(len(mine), 1.0 / len(mine)) for mine in members.values()])
-    return weighted_quantile(distances, weights, ELSEWHERE)
+    left = members >= 0
+    _, places, runs = np.unique(members[left], return_inverse=True, return_counts=True)
+    return 0.0 if len(runs) < LEAST_MEMBERS else weighted_quantile(distances[left], 1.0 / runs[places], ELSEWHERE)
 
 
 def _least(rows: Sequence[Outcome]) -> float:
@@ -286,7 +346,8 @@ def _least(rows: Sequence[Outcome]) -> float:
 
 def held(rows: Sequence[Outcome], width: Width) -> float:
     """Return the weighted share of measurements inside their intervals [1]."""
-    return float(np.average(_errors(rows) <= width.halves(rows), weights=weights_of(rows)))
+    at = _Arrays.of(rows)
+    return float(np.average(at.errors <= width.factor * at.spreads(width.sizes), weights=at.weights()))
 
 
 def judged(
@@ -299,18 +360,17 @@ def judged(
 
     `rows` are predicted with their publisher left out, `groups` with their chip, system, architecture or software left out.
     """
-    of, start = MEMBER[axis], sizes_of([*rows, *groups])
+    of, both = MEMBER[axis], [*rows, *groups]
+    every, axes, member = _Arrays.of(both), _axes(groups, len(rows)), np.array([of(one) for one in both])
+    start, first = _sizes(every), np.arange(len(both)) < len(rows)
     mine = list(rows) if axis == PUBLISHER else [one for one in groups if one.left_out == axis]
-    members = _members(mine, of)
     out = []
-    for found in members.values():
-        gone = {of(one) for one in found}
-        others = [one for one in rows if of(one) not in gone]
-        beside = [one for one in groups if of(one) not in gone]
-        if others:
-            unseen = [row for row in blind if axis != PUBLISHER or row["source"] not in gone]
-            wider = beyond_left_out(unseen, found[0].figure)
-            out.append((found, width_of(others, beside, start, _least(rows), wider)))
+    for name, found in _members(mine, of).items():
+        kept = member != name
+        if np.any(kept & first):
+            unseen = [row for row in blind if axis != PUBLISHER or row["source"] != name]
+            wider, others = beyond_left_out(unseen, found[0].figure), {key: one[kept] for key, one in axes.items()}
+            out.append((found, _width(every.kept(kept), first[kept], others, start, _least(rows), wider)))
     return out
 
 
@@ -327,7 +387,8 @@ def guaranteed(rows: Sequence[Outcome], width: Width) -> float:
     It has the form of the theorem, which requires that spreads were not learned from the same runs.
     """
     by = outcomes_by_source(rows)
-    distances = np.concatenate([_errors(mine) / spreads(mine, width.sizes) for mine in by.values()])
+    several = [_Arrays.of(mine) for mine in by.values()]
+    distances = np.concatenate([one.errors / one.spreads(width.sizes) for one in several])
     weights = np.concatenate([np.full(len(mine), 1.0 / len(mine) / (len(by) + 1)) for mine in by.values()])
     share = COVERED * (len(by) + 1) / len(by)
     return weighted_quantile(distances, weights, share) if share <= 1.0 else math.inf
@@ -409,11 +470,12 @@ def coverage(
         return None
     shares, widths, scores = [], [], []
     for rows, width in found:
+        at = _Arrays.of(rows)
         shares.append(held(rows, width))
         halves = width.halves(rows)
-        misses = np.maximum(_errors(rows) - halves, 0.0)
+        misses = np.maximum(at.errors - halves, 0.0)
         widths += np.exp(2.0 * halves).tolist()
-        scores.append(float(np.average(2.0 * halves + 2.0 / (1.0 - COVERED) * misses, weights=weights_of(rows))))
+        scores.append(float(np.average(2.0 * halves + 2.0 / (1.0 - COVERED) * misses, weights=at.weights())))
     rng = np.random.default_rng(0)
     drawn = np.mean(rng.choice(shares, size=(REDRAWN, len(shares))), axis=1)
     low, high = np.percentile(drawn, (5.0, 95.0))
