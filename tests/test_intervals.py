@@ -16,13 +16,13 @@ from roofplan.evidence.engines import VERSION
 from roofplan.evidence.fits.intervals import (
     COVERED,
     LEAST_SOURCES,
+    Arrays,
     beyond_left_out,
     coverage,
     fit_intervals,
     guaranteed,
     judged,
     sizes_of,
-    weights_of,
     width_of,
 )
 from roofplan.evidence.fits.left_out import kept, kept_groups, save
@@ -205,14 +205,14 @@ def test_a_cause_that_few_show_stays_near_its_guess():
 def test_publishers_weigh_equally_and_their_systems_within_them():
     rows = [outcome(0.1, "a") for _ in range(5)]
     rows += [outcome(0.1, "b", system) for system in SYSTEMS[:2] for _ in range(10)] + [outcome(0.1, "b", SYSTEMS[2])]
-    weights = weights_of(rows)
+    weights = Arrays.of(rows).weights()
     assert weights[:5].sum() == pytest.approx(0.5)
     assert weights[5:15].sum() == pytest.approx(1 / 6) == pytest.approx(weights[25])
 
 
 def test_a_publisher_of_one_run_weighs_as_much_as_any():
     rows = [*drawn(240), outcome(0.1, "lonely")]
-    assert weights_of(rows)[-1] == pytest.approx(1 / 13)
+    assert Arrays.of(rows).weights()[-1] == pytest.approx(1 / 13)
     many = width_of([*drawn(240), *(outcome(2.0, f"lonely-{n}") for n in range(6))])
     assert many.factor > 1.5 * width_of([*drawn(240), *(outcome(2.0, "one") for _ in range(6))]).factor
 

@@ -76,18 +76,13 @@ def by_figure(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     return dict(found)
 
 
-def weights_of(rows: Sequence[Outcome]) -> np.ndarray:
-    """Return the weight of each outcome: equal per publisher, then per system of a publisher, then per run of a system [2]_."""
-    return _Arrays.of(rows).weights()
-
-
 def _doubt(one: Outcome) -> Doubt:
     doubt = one.predicted.doubt if one.predicted is not None else None
     return doubt or Doubt()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Arrays:
+class Arrays:
     """Outcomes as arrays, of which subsets are slices.
 
     Parameters
@@ -107,7 +102,7 @@ class _Arrays:
     systems: np.ndarray
 
     @classmethod
-    def of(cls, rows: Sequence[Outcome]) -> _Arrays:
+    def of(cls, rows: Sequence[Outcome]) -> Arrays:
         """Return outcomes as arrays."""
         doubts = [_doubt(one) for one in rows]
         new, load = np.array([one.new for one in doubts]), np.array([one.load for one in doubts])
@@ -131,13 +126,13 @@ class _Arrays:
             systems=_numbered([(one.source, one.system) for one in rows]),
         )
 
-    def kept(self, which: np.ndarray) -> _Arrays:
+    def kept(self, which: np.ndarray) -> Arrays:
         """Return the outcomes at which `which` is true."""
         parts = (self.errors, self.assumed, self.causes, self.unseen, self.sources, self.systems)
-        return _Arrays(*(part[..., which] for part in parts))
+        return Arrays(*(part[..., which] for part in parts))
 
     def weights(self) -> np.ndarray:
-        """Return the weight of each outcome, as `weights_of` does."""
+        """Return the weight of each outcome: equal per publisher, then per system of a publisher, then per run of a system [2]_."""
         systems, first, runs = np.unique(self.systems, return_index=True, return_counts=True)
         many = np.bincount(self.sources[first], minlength=1)
         place = np.searchsorted(systems, self.systems)
@@ -193,10 +188,10 @@ def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
     multiplies a variance by the root of observed over expected [3]_. The difference between publishers is identified by runs that
     were left out for other reasons, while other runs of their publishers stayed in the fits.
     """
-    return _sizes(_Arrays.of(rows), start)
+    return _sizes(Arrays.of(rows), start)
 
 
-def _sizes(at: _Arrays, start: Sizes | None = None) -> Sizes:
+def _sizes(at: Arrays, start: Sizes | None = None) -> Sizes:
     """Return the sizes of causes, as `sizes_of` does."""
     squares = np.where(np.array([[name == PUBLISHERS] for name in CAUSES]), at.causes * at.unseen, at.causes)
     occur = np.any(squares, axis=1)
@@ -233,7 +228,7 @@ class Width:
 
     def halves(self, rows: Sequence[Outcome]) -> np.ndarray:
         """Return the half-width of each interval, in logarithms [1]."""
-        return self.factor * _Arrays.of(rows).spreads(self.sizes)
+        return self.factor * Arrays.of(rows).spreads(self.sizes)
 
 
 EXPECTATION = 20.0
@@ -286,7 +281,7 @@ def width_of(
     least : the least factor, by default that for the number of publishers [1].
     wider : multiple of the factor that a blind test asks for [1].
     """
-    every = _Arrays.of([*rows, *groups])
+    every = Arrays.of([*rows, *groups])
     mine = np.arange(len(rows) + len(groups)) < len(rows)
     return _width(every, mine, _axes(groups, len(rows)), start, _least(rows) if least is None else least, wider)
 
@@ -305,7 +300,7 @@ def _axes(groups: Sequence[Outcome], before: int) -> dict[str, np.ndarray]:
 
 
 def _width(
-    at: _Arrays, mine: np.ndarray, axes: Mapping[str, np.ndarray], start: Sizes | None, least: float, wider: float
+    at: Arrays, mine: np.ndarray, axes: Mapping[str, np.ndarray], start: Sizes | None, least: float, wider: float
 ) -> Width:
     """Return the width of intervals, as `width_of` does; `mine` is where publishers were left out, `axes` as by `_axes`."""
     sizes = _sizes(at, start)
@@ -346,7 +341,7 @@ def _least(rows: Sequence[Outcome]) -> float:
 
 def held(rows: Sequence[Outcome], width: Width) -> float:
     """Return the weighted share of measurements inside their intervals [1]."""
-    at = _Arrays.of(rows)
+    at = Arrays.of(rows)
     return float(np.average(at.errors <= width.factor * at.spreads(width.sizes), weights=at.weights()))
 
 
@@ -361,7 +356,7 @@ def judged(
     `rows` are predicted with their publisher left out, `groups` with their chip, system, architecture or software left out.
     """
     of, both = MEMBER[axis], [*rows, *groups]
-    every, axes, member = _Arrays.of(both), _axes(groups, len(rows)), np.array([of(one) for one in both])
+    every, axes, member = Arrays.of(both), _axes(groups, len(rows)), np.array([of(one) for one in both])
     start, first = _sizes(every), np.arange(len(both)) < len(rows)
     mine = list(rows) if axis == PUBLISHER else [one for one in groups if one.left_out == axis]
     out = []
@@ -387,7 +382,7 @@ def guaranteed(rows: Sequence[Outcome], width: Width) -> float:
     It has the form of the theorem, which requires that spreads were not learned from the same runs.
     """
     by = outcomes_by_source(rows)
-    several = [_Arrays.of(mine) for mine in by.values()]
+    several = [Arrays.of(mine) for mine in by.values()]
     distances = np.concatenate([one.errors / one.spreads(width.sizes) for one in several])
     weights = np.concatenate([np.full(len(mine), 1.0 / len(mine) / (len(by) + 1)) for mine in by.values()])
     share = COVERED * (len(by) + 1) / len(by)
@@ -470,7 +465,7 @@ def coverage(
         return None
     shares, widths, scores = [], [], []
     for rows, width in found:
-        at = _Arrays.of(rows)
+        at = Arrays.of(rows)
         shares.append(held(rows, width))
         halves = width.halves(rows)
         misses = np.maximum(at.errors - halves, 0.0)
