@@ -59,7 +59,8 @@ def steady():
         yield
 
 
-MADE = ("ledger.sqlite", "plan.json")
+FILES_OF_A_RUN = ("ledger.sqlite", "plan.json")
+"""Files that a replay makes in a folder of its own."""
 FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
 
 
@@ -67,8 +68,8 @@ def plain(text):
     """Return text without what differs between runs of one code: how long a search took, folders, digits beyond the sixth."""
     lines = [line for line in text.splitlines() if not line.strip().startswith("searched ")]
     text = "\n".join(lines)
-    if any(name in text for name in MADE):  # the search for folders before them takes seconds in a long line
-        text = re.sub(r"[^\s\"]*(ledger\.sqlite|plan\.json)", r"\1", text)
+    if any(name in text for name in FILES_OF_A_RUN):  # the search for folders before them takes seconds in a long line
+        text = re.sub(rf"[^\s\"]*({'|'.join(map(re.escape, FILES_OF_A_RUN))})", r"\1", text)
     return FLOAT.sub(lambda found: f"{float(found[0]):.6g}", text)
 
 

@@ -292,7 +292,7 @@ def test_own_runs_move_constants_towards_them(own_profile, table):
     for model, on in (("llama-2-7b", "h100-sxm-96-hbm2e:8"), ("llama-3.1-8b", "h100-sxm-96-hbm2e:4")):
         other = rp.plan_training(model, [on], tokens="1B", batch="64seq", framework="torchtitan-0.1").plans[0]
         assert other.metrics["step_time"].grade != "measured"
-    # runs refit the shipped constants, whatever an earlier profile says
+    # runs refit the shipped constants, whatever an earlier profile says: the table's first run comes out as before
     again, _ = rp.refit(slower(1, 1.4), keep=False)
     assert again.before == pytest.approx(found.before[: len(again.before)])
 

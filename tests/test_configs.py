@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 from conftest import LLAMA, golden_rows
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roofplan import api, catalogue, hf
 from roofplan.errors import ConfigError, UnknownFamily, UnknownName
 from roofplan.hf.blocks import short_convolution
 from roofplan.hf.find import read_model
+from roofplan.hf.quantization import _parts, _pattern
 from roofplan.operations import UNPADDED, head_format, head_operations, layer_operations
 from roofplan.operations.table import Split, Step
 from roofplan.records.model import Attention, Layer, Mixture
@@ -154,6 +157,22 @@ def test_modules_left_unconverted_keep_their_type(llama):
     assert {linear.format for group in first.mixers[0].groups for linear in group} == {"bf16"}
     assert second.feed_forwards[0].groups[1][0].format == "bf16"  # down_proj
     assert second.mixers[0].groups[0][0].format == "fp8"
+
+
+NAMES = st.lists(st.sampled_from(["layers", "1", "10", "mlp", "q_proj"]), min_size=1, max_size=4).map(".".join)
+
+
+@given(NAMES, NAMES)
+def test_a_name_without_wildcards_matches_whole_names_of_a_path(name, path):
+    assert (name in _parts(path)) == bool(_pattern(name).search(path))
+
+
+@pytest.mark.parametrize("name", ["model.layers.1*", "re:.*layers\\.1\\.", "model.layers.1", "layers.1.mlp.down_proj"])
+def test_modules_are_left_unconverted_by_pattern_or_by_name(llama, name):
+    skipped = {"quant_method": "fp8", "modules_to_not_convert": [name]}
+    model = hf.from_dict({**llama, "num_hidden_layers": 12, "quantization_config": skipped})
+    unconverted = [layer.feed_forwards[0].groups[1][0].format == "bf16" for layer in model.decoder.layers]
+    assert unconverted == [number == 1 or (number >= 10 and name.endswith("*")) for number in range(12)]
 
 
 def formats_by_weights(model):

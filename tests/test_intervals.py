@@ -1,6 +1,7 @@
 """How wide intervals are: causes of error, what they are learned from, and that every command prints the same."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from roofplan.evidence.engines import VERSION
 from roofplan.evidence.fits.intervals import (
     COVERED,
     LEAST_SOURCES,
-    Arrays,
+    OutcomeArrays,
     beyond_left_out,
     coverage,
     fit_intervals,
@@ -39,8 +40,8 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.system import System
 from roofplan.records.workload import Constraints, Workload
 from roofplan.serving import Request, Tally, evaluate
-from roofplan.serving.bounds import bounded, floors
-from roofplan.serving.certainty import _front
+from roofplan.serving.bounds import bounded, floors, leaves
+from roofplan.serving.certainty import _bearing, _front, by_constants
 from roofplan.timing.figures import (
     FIGURE_OF,
     FIRST_TOKEN,
@@ -185,7 +186,7 @@ def test_sizes_of_causes_are_found_again():
         *rows("publisher", math.hypot(0.1, 0.15)),
         *rows("publisher", math.hypot(0.1, 0.15, 0.3), assumed=(("network", 0.3),)),
     ]
-    found = sizes_of(every)
+    found = sizes_of(OutcomeArrays.of(every))
     assert found["base"] == pytest.approx(0.1, rel=0.15)
     assert found["publishers"] == pytest.approx(0.15, rel=0.15)
     assert found["new system"] == pytest.approx(0.2, rel=0.15)
@@ -196,23 +197,23 @@ def test_sizes_of_causes_are_found_again():
 def test_a_cause_that_few_show_stays_near_its_guess():
     calm = drawn(1200)
     (wild,) = [replace(outcome(3.0, "p1", load="queue"))]
-    found = sizes_of([*calm, wild])
+    found = sizes_of(OutcomeArrays.of([*calm, wild]))
     assert found["queue"] < 0.5
-    many = sizes_of([*calm, *(outcome(1.0, f"p{n % 12}", load="queue") for n in range(240))])
+    many = sizes_of(OutcomeArrays.of([*calm, *(outcome(1.0, f"p{n % 12}", load="queue") for n in range(240))]))
     assert many["queue"] > 0.8
 
 
 def test_publishers_weigh_equally_and_their_systems_within_them():
     rows = [outcome(0.1, "a") for _ in range(5)]
     rows += [outcome(0.1, "b", system) for system in SYSTEMS[:2] for _ in range(10)] + [outcome(0.1, "b", SYSTEMS[2])]
-    weights = Arrays.of(rows).weights()
+    weights = OutcomeArrays.of(rows).weights()
     assert weights[:5].sum() == pytest.approx(0.5)
     assert weights[5:15].sum() == pytest.approx(1 / 6) == pytest.approx(weights[25])
 
 
 def test_a_publisher_of_one_run_weighs_as_much_as_any():
     rows = [*drawn(240), outcome(0.1, "lonely")]
-    assert Arrays.of(rows).weights()[-1] == pytest.approx(1 / 13)
+    assert OutcomeArrays.of(rows).weights()[-1] == pytest.approx(1 / 13)
     many = width_of([*drawn(240), *(outcome(2.0, f"lonely-{n}") for n in range(6))])
     assert many.factor > 1.5 * width_of([*drawn(240), *(outcome(2.0, "one") for _ in range(6))]).factor
 
@@ -220,7 +221,7 @@ def test_a_publisher_of_one_run_weighs_as_much_as_any():
 def test_a_factor_holds_nine_of_ten_of_a_new_publisher():
     rows = drawn(2400)
     width = width_of(rows)
-    assert width.halves(rows[:1])[0] == pytest.approx(0.1645, rel=0.1)
+    assert width.halves(OutcomeArrays.of(rows[:1]))[0] == pytest.approx(0.1645, rel=0.1)
     found = coverage(judged(rows, []))
     assert found.members == 12
     assert found.share == pytest.approx(COVERED, abs=0.02)
@@ -232,10 +233,13 @@ def test_a_factor_holds_nine_of_ten_of_a_new_publisher():
 def test_publishers_that_err_by_themselves_enlarge_intervals():
     shifted = [outcome(0.05 * (n % 12) + 0.001 * n, f"p{n % 12}") for n in range(600)]
     width = width_of(shifted)
-    inside = np.abs([math.log(one.ratio) for one in shifted]) <= width.halves(shifted)
+    inside = np.abs([math.log(one.ratio) for one in shifted]) <= width.halves(OutcomeArrays.of(shifted))
     assert np.mean(inside) > COVERED  # more than nine of ten that it saw, for those that it did not
     calm = drawn(600)
-    assert np.mean(np.abs([math.log(one.ratio) for one in calm]) <= width_of(calm).halves(calm)) < COVERED + 0.02
+    assert (
+        np.mean(np.abs([math.log(one.ratio) for one in calm]) <= width_of(calm).halves(OutcomeArrays.of(calm)))
+        < COVERED + 0.02
+    )
 
 
 def test_few_publishers_ask_for_students_t():
@@ -267,7 +271,11 @@ def test_what_is_left_out_is_judged_by_the_others():
     rows = [*drawn(300), *(outcome(2.0, "far", system=System("Ada", "fp8", "dense", "vllm")) for _ in range(30))]
     groups = [replace(one, left_out="architecture") for one in rows]
     widths = {mine[0].system.architecture: width for mine, width in judged(rows, groups, "architecture")}
-    assert widths["Ada"].halves(rows[:1])[0] < 0.3 < widths["Hopper"].halves(rows[:1])[0]
+    assert (
+        widths["Ada"].halves(OutcomeArrays.of(rows[:1]))[0]
+        < 0.3
+        < widths["Hopper"].halves(OutcomeArrays.of(rows[:1]))[0]
+    )
 
 
 @pytest.mark.slow
@@ -490,6 +498,18 @@ def test_a_first_token_is_as_uncertain_as_its_part_of_the_front_end():
     plain, behind = (causes(FIRST_TOKEN, Doubt(front=front), FIT) for front in (0.0, 0.5))
     assert FRONT not in plain
     assert behind[FRONT] == pytest.approx(0.5 * FIT.find("spread", f"{FIRST_TOKEN}, {FRONT}", ["any"]).value)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_what_rests_on_the_same_constants_counts_as_much_together_as_apart(engine):
+    plan = rp.plan_serving("qwen3-30b-a3b", ["h100-sxm:2"], engine=engine, strategy="tp=2", concurrency="4").plans[0]
+    whole, r = plan.prediction.cycle, plan.rates
+    borne = Counter()
+    for leaf, value in leaves(whole):
+        for item, share in _bearing(leaf, r):
+            borne[item] += value * share
+    apart = math.hypot(*(part / float(whole.value) * item.spread for item, part in borne.items()))
+    assert by_constants(whole, r)[1] == pytest.approx(apart)
 
 
 def test_first_tokens_of_clients_alone_hold_the_front_end():

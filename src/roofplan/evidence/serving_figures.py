@@ -32,7 +32,10 @@ def predicted_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     cases = {unstated: alternatives(case, unstated) for unstated in case.unstated}
     steady = _steady_values(case, fit) if cases.keys() - {LENGTHS} else {}
     others = {
-        unstated: [_values(found), *(_values(_as_stated(one, fit, swung=False)) for one in several)]
+        unstated: [
+            _values(found),
+            *(_values(_as_stated(one, fit, swing=False)) for one in several),
+        ]  # values alone count
         if unstated == LENGTHS
         else [steady, *(_steady_values(one, fit) for one in several)]
         for unstated, several in cases.items()
@@ -75,7 +78,7 @@ def _bounded(
 
 
 def _values(figures: Mapping[str, Metric | str]) -> dict[str, float]:
-    """Return the values of figures."""
+    """Return the values of those figures that are predicted."""
     return {name: float(one.value) for name, one in figures.items() if isinstance(one, Metric)}
 
 
@@ -108,13 +111,13 @@ def _widened(name: str, figure: Metric | str, others: dict[str, list[dict[str, f
     return sure(FIGURE_OF[name], figure.grade, doubt, fit).of(figure.value, figure.unit)
 
 
-def _as_stated(case: InferenceCase, fit: Fit, *, swung: bool = True) -> dict[str, Metric | str]:
-    """Return the predicted figures of a case by its stated inputs and those filled in by rules; `swung` as in `_queued`."""
+def _as_stated(case: InferenceCase, fit: Fit, *, swing: bool = True) -> dict[str, Metric | str]:
+    """Return the predicted figures of a case by its stated inputs and those filled in by rules; `swing` as in `_queued`."""
     if case.regime == "static batch":
         return static_figures(case, fit)
     if case.regime == "steady batch":
         return _predicted_steady(case, fit)
-    return _queued(case, fit, swung=swung)
+    return _queued(case, fit, swing=swing)
 
 
 def _metric(
@@ -172,10 +175,10 @@ def _predicted_steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     return _without_tails(case, out)
 
 
-def _queued(case: InferenceCase, fit: Fit, *, swung: bool) -> dict[str, Metric | str]:
+def _queued(case: InferenceCase, fit: Fit, *, swing: bool) -> dict[str, Metric | str]:
     """Return the figures of requests that queue: by the steady state for long queues, else by simulating each step.
 
-    Whether intervals grow near capacity, which takes two more simulations, is told by `swung`.
+    `swing` : whether to widen intervals near capacity, which takes two more simulations; values do not depend on it.
     """
     book = case.book()
     seats = book.max_concurrency // case.groups
@@ -190,6 +193,7 @@ def _queued(case: InferenceCase, fit: Fit, *, swung: bool) -> dict[str, Metric |
     waits = case.regime in UNEVEN_LOADS or clients > running
     load: Load = "queue" if waits else "clients" if clients > 1 else "client"
     if (long and not in_step) or (case.regime == "offline" and case.requests is None):
+        # a backlog without clients keeps the batch as full as one that was measured
         return _full_queue(case, running, "" if case.clients is None else load, fit)
     requests = requests_of(case)
     fleet = _fleet(case, requests, fit)
@@ -197,7 +201,7 @@ def _queued(case: InferenceCase, fit: Fit, *, swung: bool) -> dict[str, Metric |
     full = steady if waits else case.steady(clients, fit)  # all clients run at once
     values = _seen_values(case, seen, case.measured_term(steady))
     behind = {"ttft": full.ttft, "output_tokens_per_second": full.cycle, "tpot": case.measured_term(full)}
-    swings = _swings(case, fleet, requests, values, fit) if swung and load == "queue" else {}
+    swings = _swings(case, fleet, requests, values, fit) if swing and load == "queue" else {}
     out: dict[str, Metric | str] = {
         name: _metric(case, name, value, behind[name], fit, load, swings.get(name, 0.0))
         for name, value in values.items()
@@ -302,7 +306,7 @@ def simulated(case: InferenceCase, fit: Fit) -> tuple[Served, Prediction]:
 
 
 def _fleet(case: InferenceCase, requests: Requests, fit: Fit) -> Fleet:
-    """Return the replicas of a case."""
+    """Return the replicas of a case, sized for its longest request."""
     deployment = Deployment(
         model=case.model,
         machine=case.machine,

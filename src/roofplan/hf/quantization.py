@@ -228,7 +228,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def _parts(path: str) -> set[str]:
-    """Return every run of neighbouring names of a dotted path."""
+    """Return every run of consecutive names of a dotted path: what a name without wildcards may match."""
     names = path.split(".")
     return {".".join(names[start:end]) for start in range(len(names)) for end in range(start + 1, len(names) + 1)}
 
@@ -247,9 +247,9 @@ def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
     The model with a format for each matrix.
     """
     skipped = frozenset(plan.skipped) if plan else frozenset()
-    patterns = [_pattern(name) for name in skipped if _is_pattern(name)]
+    patterns = [_pattern(name) for name in (plan.skipped if plan else ()) if _is_pattern(name)]
     numbered = (
-        any(re.search(r"\.\d+(\.|$)", name) or name.startswith("re:") for name in plan.skipped) if plan else False
+        any(re.search(r"\.\d+(\.|\*|$)", name) or name.startswith("re:") for name in plan.skipped) if plan else False
     )
 
     def choose(path: str, linear: Linear, role: str) -> str:
@@ -261,8 +261,8 @@ def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
         if role != "decoder" and not skipped:
             return base
         full = f"{path}.{linear.name}"
-        left = not skipped.isdisjoint(_parts(full)) or any(p.search(full) for p in patterns)
-        return rest if left else plan.format
+        unquantised = not skipped.isdisjoint(_parts(full)) or any(p.search(full) for p in patterns)
+        return rest if unquantised else plan.format
 
     def stack(item: Stack) -> Stack:
         made: dict[tuple[Layer, int | None], Layer] = {}

@@ -124,14 +124,15 @@ def by_constants(whole: Term, r: Rates) -> tuple[int, float]:
     The grade is the worst among constants behind more than 10% of the time. The log-log sensitivity to a constant is
     its share of the time; residuals of constants are treated as independent.
     """
-    alike: dict[tuple[object, ...], tuple[Term, float]] = {}
+    together: dict[tuple[object, ...], tuple[Term, float]] = {}
     for leaf, value in leaves(whole):
         limit = limit_of(leaf)
-        key = (limit, leaf.value if limit in OF_KERNELS else None, *map(id, leaf.sources))
-        first, sum_of = alike.get(key, (leaf, 0.0))
-        alike[key] = (first, sum_of + value)
+        # sources by identity: hashing constants costs more than adding up saves
+        key = (limit, id(leaf) if limit in OF_HOST else None, *map(id, leaf.sources))
+        first, before = together.get(key, (leaf, 0.0))
+        together[key] = (first, before + value)
     borne: dict[Constant, float] = {}
-    for leaf, value in alike.values():
+    for leaf, value in together.values():
         for item, share in _bearing(leaf, r):
             borne[item] = borne.get(item, 0.0) + value * share
     time = float(whole.value)
@@ -140,8 +141,8 @@ def by_constants(whole: Term, r: Rates) -> tuple[int, float]:
     return grade, math.hypot(*(part / time * item.spread for item, part in borne.items())) if time else 0.0
 
 
-OF_KERNELS = frozenset({"launch", "engine"})
-"""Limits whose leaves rest on their constants by their own numbers, so that no two count as one."""
+OF_HOST = frozenset({"launch", "engine"})
+"""Limits whose leaves divide their time among constants by their own numbers, so that each stands for itself."""
 
 
 def _bearing(leaf: Term, r: Rates) -> list[tuple[Constant, float]]:

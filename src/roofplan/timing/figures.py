@@ -195,7 +195,8 @@ class Doubt(NamedTuple):
     new : ``system`` if no fitted run is of this system, ``kind`` if also none is of its architecture, its precision or
         its kind of model; empty if there are runs of the system.
     load : how the number of running sequences was obtained: ``client`` or ``clients`` of a closed loop, all of which
-        run, or a simulated ``queue``; empty if it was measured.
+        run, or a ``queue``, simulated or so long that the batch stays full; empty if it was measured, or if a backlog without
+        clients keeps the batch full.
     assumed : assumed inputs, each with the relative error that it may cause, one standard deviation [1].
     traits : those of `TRAITS` that it has.
     swing : how far a figure of a queue moves beyond its steps where all steps take a fifth longer or shorter, one standard

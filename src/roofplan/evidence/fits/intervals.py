@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -81,9 +81,9 @@ def _doubt(one: Outcome) -> Doubt:
     return doubt or Doubt()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Arrays:
-    """Outcomes as arrays, of which subsets are slices.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class OutcomeArrays:
+    """Outcomes as arrays, one element each.
 
     Parameters
     ----------
@@ -91,7 +91,8 @@ class Arrays:
     assumed : variances from assumed inputs [1].
     causes : squared multiple of each cause's size, causes x outcomes, for a user, who is never one of the publishers [1].
     unseen : whether its publisher was left out.
-    sources, systems : numbers of its publisher, and of its publisher with its system.
+    sources, systems : number of its publisher, and of its system at that publisher [1].
+    members : number of the member of each other axis that it was left out with, -1 where it was not, axes x outcomes [1].
     """
 
     errors: np.ndarray
@@ -100,9 +101,10 @@ class Arrays:
     unseen: np.ndarray
     sources: np.ndarray
     systems: np.ndarray
+    members: np.ndarray
 
     @classmethod
-    def of(cls, rows: Sequence[Outcome]) -> Arrays:
+    def of(cls, rows: Sequence[Outcome]) -> OutcomeArrays:
         """Return outcomes as arrays."""
         doubts = [_doubt(one) for one in rows]
         new, load = np.array([one.new for one in doubts]), np.array([one.load for one in doubts])
@@ -119,17 +121,17 @@ class Arrays:
         }
         return cls(
             errors=np.abs([math.log(one.ratio) for one in rows]),
-            assumed=np.array([sum(size**2 for _, size in one.assumed) if one.assumed else 0.0 for one in doubts]),
+            assumed=np.array([sum(size**2 for _, size in one.assumed) for one in doubts], float),
             causes=np.array([causes[name] for name in CAUSES], float),
             unseen=np.array([one.left_out == PUBLISHER for one in rows], bool),
             sources=_numbered([one.source for one in rows]),
             systems=_numbered([(one.source, one.system) for one in rows]),
+            members=np.array([_left_out_with(axis, rows) for axis in AXES[1:]], int),
         )
 
-    def kept(self, which: np.ndarray) -> Arrays:
+    def kept(self, which: np.ndarray) -> OutcomeArrays:
         """Return the outcomes at which `which` is true."""
-        parts = (self.errors, self.assumed, self.causes, self.unseen, self.sources, self.systems)
-        return Arrays(*(part[..., which] for part in parts))
+        return OutcomeArrays(**{one.name: getattr(self, one.name)[..., which] for one in fields(self)})
 
     def weights(self) -> np.ndarray:
         """Return the weight of each outcome: equal per publisher, then per system of a publisher, then per run of a system [2]_."""
@@ -137,8 +139,8 @@ class Arrays:
         many = np.bincount(self.sources[first], minlength=1)
         place = np.searchsorted(systems, self.systems)
         out = 1.0 / (many[self.sources] * runs[place])
-        whole: np.ndarray = out / np.sum(out)
-        return whole
+        weights: np.ndarray = out / np.sum(out)
+        return weights
 
     def publishers(self) -> int:
         """Return how many publishers there are."""
@@ -152,6 +154,12 @@ class Arrays:
 
 CAUSES = (BASE, PUBLISHERS, CONSTANTS, NEW, NEW_KIND, *LOADS, SWING, FRONT, *TRAITS)
 """Causes of error with learned sizes."""
+
+
+def _left_out_with(axis: str, rows: Sequence[Outcome]) -> np.ndarray:
+    """Return the number of the member of an axis that each outcome was left out with, -1 where it was left out otherwise."""
+    numbers = _numbered([MEMBER[axis](one) for one in rows])
+    return np.where([one.left_out == axis for one in rows], numbers, -1)
 
 
 def _numbered(names: Sequence[Hashable]) -> np.ndarray:
@@ -181,35 +189,38 @@ ROUNDS, STILL = 1000, 1e-4
 """Limit on steps of the search for the sizes of causes, and the relative change of all sizes below which it ends [1]."""
 
 
-def sizes_of(rows: Sequence[Outcome], start: Sizes | None = None) -> Sizes:
+def sizes_of(outcomes: OutcomeArrays, start: Sizes | None = None) -> Sizes:
     """Return the most likely sizes of the causes of left-out errors, for causes that occur in some outcome.
 
     Errors in units of their spread follow a Laplace distribution, so that outliers count less than under a normal one. Each step
     multiplies a variance by the root of observed over expected [3]_. The difference between publishers is identified by runs that
     were left out for other reasons, while other runs of their publishers stayed in the fits.
+
+    Parameters
+    ----------
+    outcomes : left-out errors, not all of them zero.
+    start : where the search starts.
     """
-    return _sizes(Arrays.of(rows), start)
-
-
-def _sizes(at: Arrays, start: Sizes | None = None) -> Sizes:
-    """Return the sizes of causes, as `sizes_of` does."""
-    squares = np.where(np.array([[name == PUBLISHERS] for name in CAUSES]), at.causes * at.unseen, at.causes)
+    squares = np.where(
+        np.array([[name == PUBLISHERS] for name in CAUSES]), outcomes.causes * outcomes.unseen, outcomes.causes
+    )
     occur = np.any(squares, axis=1)
     causes, squares = [name for name, some in zip(CAUSES, occur, strict=True) if some], squares[occur]
-    errors, weights, fixed = math.sqrt(2.0) * at.errors, at.weights(), at.assumed
-    level, trust = float(np.average(errors, weights=weights)), TRUST / at.publishers()
+    errors, weights, fixed = math.sqrt(2.0) * outcomes.errors, outcomes.weights(), outcomes.assumed
+    level, trust = float(np.average(errors, weights=weights)), TRUST / outcomes.publishers()
     guessed = {name: EXPECTED.get(name, 0.0) * level if name not in MULTIPLES else 1.0 for name in causes}
     sizes = {**guessed, **(start or {})}
     prior, unit = np.array([*guessed.values()]), np.array([TYPICAL if name in MULTIPLES else 1.0 for name in causes])
     variances = np.array([sizes[name] for name in causes]) ** 2
-    for _ in range(ROUNDS):
-        spread, alone = np.sqrt(fixed + variances @ squares), unit * np.sqrt(variances)
-        said = squares @ (weights * errors / spread**3) + trust * unit**3 * prior / alone**3
-        usual = squares @ (weights / spread**2) + trust * unit**2 / alone**2
-        steps = np.sqrt(said / usual)
-        variances = variances * steps
-        if np.all(np.abs(steps - 1.0) < STILL):
-            break
+    with np.errstate(divide="raise", invalid="raise"):
+        for _ in range(ROUNDS):
+            spread, alone = np.sqrt(fixed + variances @ squares), unit * np.sqrt(variances)
+            said = squares @ (weights * errors / spread**3) + trust * unit**3 * prior / alone**3
+            usual = squares @ (weights / spread**2) + trust * unit**2 / alone**2
+            steps = np.sqrt(said / usual)
+            variances = variances * steps
+            if np.all(np.abs(steps - 1.0) < STILL):
+                break
     return dict(zip(causes, np.sqrt(variances).tolist(), strict=True))
 
 
@@ -226,9 +237,9 @@ class Width:
     sizes: Sizes
     factor: float
 
-    def halves(self, rows: Sequence[Outcome]) -> np.ndarray:
+    def halves(self, outcomes: OutcomeArrays) -> np.ndarray:
         """Return the half-width of each interval, in logarithms [1]."""
-        return self.factor * Arrays.of(rows).spreads(self.sizes)
+        return self.factor * outcomes.spreads(self.sizes)
 
 
 EXPECTATION = 20.0
@@ -261,13 +272,7 @@ def beyond_left_out(blind: Sequence[Mapping[str, str]], figure: str) -> float:
     return math.exp(trust * math.log(max(1.0, multiple)))
 
 
-def width_of(
-    rows: Sequence[Outcome],
-    groups: Sequence[Outcome] = (),
-    start: Sizes | None = None,
-    least: float | None = None,
-    wider: float = 1.0,
-) -> Width:
+def width_of(rows: Sequence[Outcome], groups: Sequence[Outcome] = (), wider: float = 1.0) -> Width:
     """Return the width of intervals that cover 90% of left-out errors; few publishers require at least Student's t.
 
     The factor is increased until it also covers publishers from the factor that the others give, and nearly as many errors of
@@ -277,36 +282,16 @@ def width_of(
     ----------
     rows : outcomes with their publisher left out of the fits.
     groups : outcomes with something else left out, which separate the causes.
-    start : where the search for sizes starts.
-    least : the least factor, by default that for the number of publishers [1].
     wider : multiple of the factor that a blind test asks for [1].
     """
-    every = Arrays.of([*rows, *groups])
-    mine = np.arange(len(rows) + len(groups)) < len(rows)
-    return _width(every, mine, _axes(groups, len(rows)), start, _least(rows) if least is None else least, wider)
+    return _width(OutcomeArrays.of([*rows, *groups]), _least(rows), wider)
 
 
-def _axes(groups: Sequence[Outcome], before: int) -> dict[str, np.ndarray]:
-    """Return the number of each outcome's member of each axis that groups were left out by, -1 where it has none.
-
-    `before` is how many outcomes stand before those of the groups.
-    """
-    none = [None] * before
-    out = {}
-    for axis in AXES:
-        members = [*none, *(MEMBER[axis](one) if one.left_out == axis else None for one in groups)]
-        out[axis] = np.where(np.array([one is None for one in members], bool), -1, _numbered(members))
-    return out
-
-
-def _width(
-    at: Arrays, mine: np.ndarray, axes: Mapping[str, np.ndarray], start: Sizes | None, least: float, wider: float
-) -> Width:
-    """Return the width of intervals, as `width_of` does; `mine` is where publishers were left out, `axes` as by `_axes`."""
-    sizes = _sizes(at, start)
-    rows = at.kept(mine)
-    every = at.errors / at.spreads(sizes)
-    distances, weights = every[mine], rows.weights()
+def _width(outcomes: OutcomeArrays, least: float, wider: float, start: Sizes | None = None) -> Width:
+    """Return the width of intervals, as `width_of` does; the factor is at least `least`, and the search for sizes begins at `start`."""
+    sizes = sizes_of(outcomes, start)
+    rows = outcomes.kept(outcomes.unseen)
+    distances, weights = rows.errors / rows.spreads(sizes), rows.weights()
     # in units of the factor that the others give
     beyond = np.zeros(len(distances))
     for number in np.unique(rows.sources):
@@ -315,8 +300,7 @@ def _width(
         beyond[own] = distances[own] / weighted_quantile(distances[others], weights[others], COVERED)
     factor = weighted_quantile(distances, weights, COVERED)
     more = max(1.0, weighted_quantile(beyond, weights, COVERED))
-    left_out = max(factor * more, least, *(_factor_of_groups(every, members) for members in axes.values()))
-    return Width(sizes=sizes, factor=wider * left_out)
+    return Width(sizes=sizes, factor=wider * max(factor * more, least, *_factors_of_groups(outcomes, sizes)))
 
 
 ELSEWHERE = 0.87
@@ -326,23 +310,20 @@ LEAST_MEMBERS = 5
 """Least number of systems, architectures or software for them to affect the width [1]."""
 
 
-def _factor_of_groups(distances: np.ndarray, members: np.ndarray) -> float:
-    """Return the number of spreads that covers the share `ELSEWHERE` of an axis, members weighted equally; zero for few members."""
-    left = members >= 0
-    _, places, runs = np.unique(members[left], return_inverse=True, return_counts=True)
-    return 0.0 if len(runs) < LEAST_MEMBERS else weighted_quantile(distances[left], 1.0 / runs[places], ELSEWHERE)
+def _factors_of_groups(outcomes: OutcomeArrays, sizes: Sizes) -> Iterator[float]:
+    """Yield, per axis, the number of spreads that covers the share `ELSEWHERE`, members weighted equally; axes of few members give none."""
+    distances = outcomes.errors / outcomes.spreads(sizes)
+    for members in outcomes.members:
+        left = members >= 0
+        _, places, runs = np.unique(members[left], return_inverse=True, return_counts=True)
+        if len(runs) >= LEAST_MEMBERS:
+            yield weighted_quantile(distances[left], 1.0 / runs[places], ELSEWHERE)
 
 
 def _least(rows: Sequence[Outcome]) -> float:
     """Return the least factor for the number of publishers: Student's t for few, zero for many [1]."""
     count = len(outcomes_by_source(rows))
     return student(max(1.0, count - 1.0)) if count < LEAST_SOURCES else 0.0
-
-
-def held(rows: Sequence[Outcome], width: Width) -> float:
-    """Return the weighted share of measurements inside their intervals [1]."""
-    at = Arrays.of(rows)
-    return float(np.average(at.errors <= width.factor * at.spreads(width.sizes), weights=at.weights()))
 
 
 def judged(
@@ -356,16 +337,16 @@ def judged(
     `rows` are predicted with their publisher left out, `groups` with their chip, system, architecture or software left out.
     """
     of, both = MEMBER[axis], [*rows, *groups]
-    every, axes, member = Arrays.of(both), _axes(groups, len(rows)), np.array([of(one) for one in both])
-    start, first = _sizes(every), np.arange(len(both)) < len(rows)
-    mine = list(rows) if axis == PUBLISHER else [one for one in groups if one.left_out == axis]
+    every, member = OutcomeArrays.of(both), np.array([of(one) for one in both])
+    start = sizes_of(every)
+    left_out = list(rows) if axis == PUBLISHER else [one for one in groups if one.left_out == axis]
     out = []
-    for name, found in _members(mine, of).items():
-        kept = member != name
-        if np.any(kept & first):
+    for name, found in _members(left_out, of).items():
+        others = every.kept(member != name)
+        if np.any(others.unseen):
             unseen = [row for row in blind if axis != PUBLISHER or row["source"] != name]
-            wider, others = beyond_left_out(unseen, found[0].figure), {key: one[kept] for key, one in axes.items()}
-            out.append((found, _width(every.kept(kept), first[kept], others, start, _least(rows), wider)))
+            width = _width(others, _least(rows), beyond_left_out(unseen, found[0].figure), start)
+            out.append((found, width))
     return out
 
 
@@ -382,7 +363,7 @@ def guaranteed(rows: Sequence[Outcome], width: Width) -> float:
     It has the form of the theorem, which requires that spreads were not learned from the same runs.
     """
     by = outcomes_by_source(rows)
-    several = [Arrays.of(mine) for mine in by.values()]
+    several = [OutcomeArrays.of(mine) for mine in by.values()]
     distances = np.concatenate([one.errors / one.spreads(width.sizes) for one in several])
     weights = np.concatenate([np.full(len(mine), 1.0 / len(mine) / (len(by) + 1)) for mine in by.values()])
     share = COVERED * (len(by) + 1) / len(by)
@@ -465,12 +446,12 @@ def coverage(
         return None
     shares, widths, scores = [], [], []
     for rows, width in found:
-        at = Arrays.of(rows)
-        shares.append(held(rows, width))
-        halves = width.halves(rows)
-        misses = np.maximum(at.errors - halves, 0.0)
+        outcomes = OutcomeArrays.of(rows)
+        halves, weights = width.halves(outcomes), outcomes.weights()
+        misses = np.maximum(outcomes.errors - halves, 0.0)
+        shares.append(float(np.average(outcomes.errors <= halves, weights=weights)))
         widths += np.exp(2.0 * halves).tolist()
-        scores.append(float(np.average(2.0 * halves + 2.0 / (1.0 - COVERED) * misses, weights=at.weights())))
+        scores.append(float(np.average(2.0 * halves + 2.0 / (1.0 - COVERED) * misses, weights=weights)))
     rng = np.random.default_rng(0)
     drawn = np.mean(rng.choice(shares, size=(REDRAWN, len(shares))), axis=1)
     low, high = np.percentile(drawn, (5.0, 95.0))
