@@ -73,7 +73,7 @@ pages: $(VENV)/.developing
 	$(BIN)/python docs/pages.py
 
 # All that is kept of answers, readings and pages, but for the browser's (make pages); after a change of a law or table, once make fit
-# has run: an hour and a half on two cores
+# has run: an hour
 record: docs examples
 	$(BIN)/python tests/replays.py
 	$(BIN)/python tests/small_fits.py
