@@ -151,7 +151,8 @@ def document(line):
     if words[0] == "page":
         return page(*words[1:])
     if words[0] == "calls":
-        return scenes.document(words[1])
+        with steady():
+            return scenes.document(words[1])
     if words[0] == "rows":
         return row_replays.document(*words[1:])
     if words[0] == "screen":
