@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints
 from roofplan.serving.ledger import Ledger, footprints, ledger
-from roofplan.serving.plan import DEFAULT_TPOT, Plan, Refusal, Request, Tally, metrics_of
+from roofplan.serving.plan import DEFAULT_TPOT, Plan, Refusal, Request, Tally
 from roofplan.serving.prediction import predict
 from roofplan.serving.rules import legal
 from roofplan.serving.settings import names_of, with_settings
@@ -50,6 +50,20 @@ def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray:
     return np.array(sorted(p for p in points if 1 <= p <= limit), dtype=float)
 
 
+class Candidate(NamedTuple):
+    """A strategy with its best number of users, before it is predicted by itself.
+
+    Parameters
+    ----------
+    reached : its figures in the search's grid, by the limit in `Constraints` that they are held against; infinite if
+        unknown.
+    finish : return its plan.
+    """
+
+    reached: Mapping[str, float]
+    finish: Callable[[], Plan]
+
+
 def evaluate(asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, int], None] | None = None) -> list[Plan]:
     """Return the best plan of each (machine, precision, strategy), with the concurrency chosen by the constraints.
 
@@ -64,7 +78,23 @@ def evaluate(asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, in
     -------
     Plans that keep all limits, in no order.
     """
-    plans: list[Plan] = []
+    return [one.finish() for one in candidates(asked, tally, fit, progress)]
+
+
+def candidates(
+    asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, int], None] | None = None
+) -> list[Candidate]:
+    """Return what `evaluate` makes plans of: cheaper where most are not looked at.
+
+    Parameters
+    ----------
+    asked, tally, fit, progress : as in `evaluate`.
+
+    Returns
+    -------
+    Candidates that keep all limits, in no order.
+    """
+    found: list[Candidate] = []
     feet: dict[tuple[Any, ...], Any] = {}
     models = {precision: at_precision(asked.model, precision) for precision in asked.precisions}
     for index, machine in enumerate(asked.machines):
@@ -72,10 +102,10 @@ def evaluate(asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, in
             for kv in asked.kv_precisions:
                 for engine in COMPETING if asked.engine == "any" else (asked.engine,):
                     one = replace(asked, engine=engine)
-                    plans += _machine_plans(one, machine, models[precision], precision, kv, feet, tally, fit)
+                    found += _on_machine(one, machine, models[precision], precision, kv, feet, tally, fit)
         if progress is not None:
             progress(index + 1, len(asked.machines))
-    return plans
+    return found
 
 
 def _engine(asked: Request, machine: Machine, precision: str) -> tuple[Engine | None, str]:
@@ -88,7 +118,7 @@ def _engine(asked: Request, machine: Machine, precision: str) -> tuple[Engine | 
     return with_settings(found, asked.settings), ""
 
 
-def _machine_plans(
+def _on_machine(
     asked: Request,
     machine: Machine,
     model: Model,
@@ -97,7 +127,7 @@ def _machine_plans(
     feet: dict[tuple[Any, ...], Any],
     tally: Tally,
     fit: Fit,
-) -> list[Plan]:
+) -> list[Candidate]:
     limits = asked.constraints
     if limits.devices is not None and machine.count > limits.devices:
         tally.refusals[Refusal("devices", f"more devices than the {limits.devices} allowed")] += 1
@@ -157,11 +187,11 @@ def _predicted(
     kv_bytes: float,
     tally: Tally,
     fit: Fit,
-) -> list[Plan]:
-    """Predict strategies x users of a machine as one grid, refine it, and return each strategy's best plan."""
+) -> list[Candidate]:
+    """Predict strategies x users of a machine as one grid, refine it, and return each strategy's best number of users."""
     r = rates(machine, engine, fit)
-    whole = [user_ladder(book.max_concurrency, asked.constraints.concurrency) for _, book in kept]
-    users = whole
+    ladders = [user_ladder(book.max_concurrency, asked.constraints.concurrency) for _, book in kept]
+    users = ladders
     seen: list[set[float]] = [set() for _ in kept]
     degrees = {
         name: np.array([[getattr(s, name)] for s, _ in kept], dtype=float)
@@ -169,29 +199,37 @@ def _predicted(
     }
     many, budget = Strategy(**degrees), kept[0][1].budget_tokens
 
-    def columns(ladders: list[np.ndarray]) -> tuple[list[int | None], list[int | None]]:
-        """Return the best allowed column of each strategy's ladder, and the column around which to refine."""
+    def columns(ladders: list[np.ndarray]) -> tuple[list[int | None], list[int | None], dict[str, np.ndarray]]:
+        """Return the best allowed column of each strategy's ladder, the one around which to refine, and what each reaches."""
         width = max(len(u) for u in ladders)
         grid = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
         p = predict(model, many, engine, asked.workload, r, grid, kv_bytes=kv_bytes, budget=budget)
         pace, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.pace.value, p.ttft.value, p.rate))
         load = load_of(asked, rate)
         power = wall_power(machine, np.broadcast_to(p.busy, grid.shape) * load, fit)
-        watts = None if power is None else np.broadcast_to(power.value, grid.shape)
+        watts = np.broadcast_to(math.inf if power is None else power.value, grid.shape)
+        reached = {
+            "tpot": pace,
+            "ttft": ttft,
+            "tokens_per_second_per_user": 1.0 / pace,
+            "concurrency": grid,
+            "rate": rate * asked.utilisation / asked.workload.output,
+            "power": watts,
+        }
         for found, u in zip(seen, ladders, strict=True):
             found.update(u.tolist())
-        ok = _allowed(asked.constraints, pace, ttft, rate, watts, grid, asked)
+        ok = _allowed(asked.constraints, reached)
         score = _score(asked.best, machine, pace, rate * load, watts, cost)
         quick = p.tpot is not None and bool(np.any(ok & (pace <= DEFAULT_TPOT)))
         best = [_choose(asked, u, pace[i], ok[i], score[i], quick=quick) for i, u in enumerate(ladders)]
         # if no point meets a demanded rate, refine around the highest rate that satisfies the other limits
-        quickly = _allowed(replace(asked.constraints, rate=None), pace, ttft, rate, watts, grid, asked)
+        quickly = _allowed(replace(asked.constraints, rate=None), reached)
         within = [np.flatnonzero(quickly[i, : len(u)]) for i, u in enumerate(ladders)]
         most = [int(x[np.argmax(rate[i, x])]) if len(x) else None for i, x in enumerate(within)]
         near = [c if c is not None else m for c, m in zip(best, most, strict=True)]
-        return best, near
+        return best, near, reached
 
-    chosen, near = columns(users)
+    chosen, near, reached = columns(users)
     few = len(asked.machines) <= FEW_MACHINES
     for _ in range(CLOSE_IN if few else 1):
         finer = [u if c is None or (few and _close(u, c)) else _between(u, c) for u, c in zip(users, near, strict=True)]
@@ -200,12 +238,12 @@ def _predicted(
         ):
             break
         users = finer
-        chosen, near = columns(users)
+        chosen, near, reached = columns(users)
     if few and asked.constraints.concurrency is None:
         # cost is a step function of users (even groups, full tiles), so the last round tries every count nearby
-        most = [float(users_of[-1]) for users_of in whole]
+        most = [float(users_of[-1]) for users_of in ladders]
         users = [u if c is None else _around(u, c, m) for u, c, m in zip(users, near, most, strict=True)]
-        chosen, _ = columns(users)
+        chosen, _, reached = columns(users)
     tally.count_users([len(found) for found in seen])
     # of several limits on running sequences, keep the smallest that meets a demanded rate, else the largest
     best: dict[Strategy, int] = {}
@@ -220,9 +258,13 @@ def _predicted(
     if "dp" not in asked.pins and any(not no and c is not None for no, c in zip(idle, chosen, strict=True)):
         chosen = [None if no else column for no, column in zip(idle, chosen, strict=True)]
     finished = partial(_finished, asked, machine, model, engine, cost, precision, kv_format, kv_bytes, r)
+    whole = {"budget": math.inf if cost is None else cost.total, "devices": float(machine.count)}
     return [
-        finished(strategy, book, int(ladder[column]))
-        for (strategy, book), ladder, column in zip(kept, users, chosen, strict=True)
+        Candidate(
+            {**whole, **{name: float(values[row, column]) for name, values in reached.items()}},
+            partial(finished, strategy, book, int(users[row][column])),
+        )
+        for row, ((strategy, book), column) in enumerate(zip(kept, chosen, strict=True))
         if column is not None
     ]
 
@@ -304,23 +346,18 @@ def _around(ladder: np.ndarray, column: int, most: float) -> np.ndarray:
     return np.unique(np.concatenate((ladder, np.arange(max(1.0, best - NEARBY), min(most, best + NEARBY) + 1.0))))
 
 
-def _allowed(
-    c: Constraints, tpot: Number, ttft: Number, rate: Number, watts: Number, users: Number, asked: Request
-) -> Number:
-    ok = np.ones(np.shape(tpot), dtype=bool)
-    if c.tpot is not None:
-        ok &= tpot <= c.tpot
-    if c.ttft is not None:
-        ok &= ttft <= c.ttft
-    if c.tokens_per_second_per_user is not None:
-        ok &= 1.0 / tpot >= c.tokens_per_second_per_user
-    if c.power is not None:
-        ok &= watts <= c.power if watts is not None else np.zeros_like(ok)
-    if c.concurrency is not None:
-        ok &= users >= c.concurrency
-    if c.rate is not None:
-        ok &= rate * asked.utilisation / asked.workload.output >= c.rate
-    return ok
+DEMANDS = frozenset({"tokens_per_second_per_user", "concurrency", "rate"})
+"""Limits in `Constraints` that a plan has to reach; the others it may not exceed."""
+
+
+def _allowed(limits: Constraints, reached: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return where a grid keeps all limits."""
+    kept = np.ones_like(reached["tpot"], dtype=bool)
+    for name, values in reached.items():
+        wanted = getattr(limits, name)
+        if wanted is not None:
+            kept &= values >= wanted if name in DEMANDS else values <= wanted
+    return kept
 
 
 def _score(
@@ -332,7 +369,7 @@ def _score(
     if best == "devices":
         return machine.count + 0.0 * tpot - 1e-9 * rate
     if best == "energy":
-        return np.inf + 0.0 * tpot if watts is None else watts / rate
+        return watts / rate
     return -rate / machine.count if best == "throughput" or cost is None else cost.total / rate
 
 
@@ -387,7 +424,7 @@ def _plan(
     users: int,
 ) -> Plan:
     p = predict(model, strategy, engine, asked.workload, r, float(users), kv_bytes=kv_bytes, budget=book.budget_tokens)
-    plan = Plan(
+    return Plan(
         model=model,
         machine=machine,
         engine=engine,
@@ -404,4 +441,3 @@ def _plan(
         utilisation=float(load_of(asked, float(p.rate))),
         named=asked.named,
     )
-    return replace(plan, metrics=metrics_of(plan))

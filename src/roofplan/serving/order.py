@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from roofplan.records.ties import TIE, tied, ties
-from roofplan.serving.plan import DEFAULT_TPOT, Plan, all_in_cost
+from roofplan.serving.plan import ALL_IN, DEFAULT_TPOT, Plan
 
 
 def objective(plan: Plan, best: str) -> float:
@@ -23,17 +23,18 @@ def objective(plan: Plan, best: str) -> float:
     -------
     The figure in the unit of its metric, negative for throughput, infinite if unknown.
     """
-    m = plan.metrics
     if best == "latency":
-        return plan.pace.value
+        return pace(plan)
     if best == "throughput":
-        return -m["output_tokens_per_second_per_device"].value
+        return -plan.values["output_tokens_per_second_per_device"]
     if best == "devices":
         return float(plan.machine.count)
-    if best == "energy":
-        return m["energy_per_output_token"].value if "energy_per_output_token" in m else math.inf
-    whole = all_in_cost(plan)
-    return whole.value if whole is not None else math.inf
+    return plan.values.get("energy_per_output_token" if best == "energy" else ALL_IN, math.inf)
+
+
+def pace(plan: Plan) -> float:
+    """Return the time between tokens of a plan; for answers of one token, the time of the whole request [s]."""
+    return plan.values.get("tpot", plan.values["cycle_time"])
 
 
 def simplicity(plan: Plan) -> tuple[float, ...]:
@@ -49,13 +50,11 @@ def ordered(plans: Sequence[Plan], best: str, *, limited: bool = False) -> list[
     Pareto front, time per token, number of devices, smallest degrees.
 
     Plans with an unknown objective come last. Without a limit on time, plans below 50 ms per token come before slower
-    ones. A plan is marked as tied if it ties with the first plan, and as within its interval if the 90% intervals of
-    the two objectives overlap.
+    ones. A plan is marked as tied if it ties with the first plan.
     """
 
     def rank(plan: Plan) -> tuple[bool, bool, bool]:
-        between = plan.metrics.get("tpot")
-        slow = best != "latency" and not limited and between is not None and between.value > DEFAULT_TPOT * (1 + 1e-9)
+        slow = best != "latency" and not limited and plan.values.get("tpot", 0.0) > DEFAULT_TPOT * (1 + 1e-9)
         # energy that excludes the hosts is not comparable
         bare = best == "energy" and plan.power is not None and len(plan.power.parts) < 2
         return (not math.isfinite(objective(plan, best)), slow, bare)
@@ -72,27 +71,18 @@ def ordered(plans: Sequence[Plan], best: str, *, limited: bool = False) -> list[
         for group in ties(same, partial(objective, best=figure), 0.0 if counted else TIE):
             groups += ties(group, partial(objective, best="cost")) if counted else [group]
     ranked = [plan for group in groups for plan in sorted(group, key=_preference)]
-    edge = _bounds(ranked[0], best) if ranked else None
     lowest = min((objective(plan, best) for plan in groups[0]), default=math.inf) if groups else math.inf
-
-    def inside(plan: Plan) -> bool:
-        here = _bounds(plan, best)
-        return edge is not None and here is not None and here[0] <= edge[1]
-
     tie = 0.0 if best == "devices" else TIE
-    return [
-        replace(
-            plan,
-            tied=index > 0 and tied(objective(plan, best), lowest, tie),
-            within_interval=index > 0 and inside(plan),
-        )
-        for index, plan in enumerate(ranked)
+    first = [replace(plan, tied=False, ahead=None, ranked_by=best) for plan in ranked[:1]]
+    return first + [
+        replace(plan, tied=tied(objective(plan, best), lowest, tie), ahead=first[0], ranked_by=best)
+        for plan in ranked[1:]
     ]
 
 
 def _preference(plan: Plan) -> tuple[float, ...]:
     """Return the sort key among tied plans; times are compared to nine digits."""
-    return (plan.changes_model, not plan.pareto, float(f"{plan.pace.value:.9e}"), *simplicity(plan))
+    return (plan.changes_model, not plan.pareto, float(f"{pace(plan):.9e}"), *simplicity(plan))
 
 
 def pareto_front(plans: Sequence[Plan]) -> set[int]:
@@ -100,13 +90,9 @@ def pareto_front(plans: Sequence[Plan]) -> set[int]:
 
     Plans without a price are compared by time and rate per device. Costs that agree to nine digits are equal.
     """
-    priced = [
-        (plan.pace.value, whole.value, place)
-        for place, plan in enumerate(plans)
-        if (whole := all_in_cost(plan)) is not None
-    ]
+    priced = [(pace(plan), plan.values[ALL_IN], place) for place, plan in enumerate(plans) if ALL_IN in plan.values]
     others = [
-        (plan.pace.value, -plan.metrics["output_tokens_per_second_per_device"].value, place)
+        (pace(plan), -plan.values["output_tokens_per_second_per_device"], place)
         for place, plan in enumerate(plans)
         if plan.cost is None
     ]
@@ -118,13 +104,3 @@ def pareto_front(plans: Sequence[Plan]) -> set[int]:
                 found.add(place)
             best = min(best, second)
     return found
-
-
-def _bounds(plan: Plan, best: str) -> tuple[float, float] | None:
-    """Return the 90% interval of the objective (lower is better); None if it is a count or unknown."""
-    m = plan.metrics
-    if best == "throughput":
-        rate = m["output_tokens_per_second_per_device"]
-        return -rate.high, -rate.low
-    found = {"latency": plan.pace, "energy": m.get("energy_per_output_token"), "cost": all_in_cost(plan)}.get(best)
-    return None if found is None else (found.low, found.high)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from roofplan import money
@@ -53,15 +54,16 @@ DEFAULT_TPOT = 0.05
 OBJECTIVES = ("cost", "throughput", "latency", "devices", "energy")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One configuration with all its predicted figures.
+    """One configuration with all its predicted figures; their intervals are derived when first asked for.
 
     Parameters
     ----------
     pareto : whether no other plan is both faster and cheaper.
     tied : whether its objective is within 1% of the first plan's.
-    within_interval : whether the 90% interval of its objective overlaps the first plan's.
+    ahead : the first plan of its ranking, None for that plan itself.
+    ranked_by : objective of the ranking, of `OBJECTIVES`.
     utilisation : share of full load at which costs are counted [1].
     named : Hub name of the model as the user gave it.
     seats : limit of running sequences that the plan sets for each group, 0 if it sets none [1].
@@ -81,14 +83,41 @@ class Plan:
     prediction: Prediction
     cost: money.HourlyCost | None
     power: Term | None
-    metrics: Mapping[str, Metric] = field(default_factory=dict)
     pareto: bool = False
     tied: bool = False
-    within_interval: bool = False
+    ahead: Plan | None = None
+    ranked_by: str = ""
     utilisation: float = 1.0
     named: str = ""
     seats: int = 0
     under_load: UnderLoad | None = None
+
+    @cached_property
+    def values(self) -> Mapping[str, float]:
+        """Return the figures by metric, in its unit; unknown ones are absent."""
+        return values_of(self)
+
+    @cached_property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Return the figures by metric with their intervals; unknown ones are absent."""
+        return metrics_of(self)
+
+    @property
+    def within_interval(self) -> bool:
+        """Whether the 90% interval of its objective overlaps that of the first plan of its ranking."""
+        if self.ahead is None:
+            return False
+        mine, first = (plan.interval(self.ranked_by) for plan in (self, self.ahead))
+        return mine is not None and first is not None and mine[0] <= first[1]
+
+    def interval(self, best: str) -> tuple[float, float] | None:
+        """Return the 90% interval of an objective, lower ones better; None if it is a count or unknown."""
+        m = self.metrics
+        if best == "throughput":
+            rate = m["output_tokens_per_second_per_device"]
+            return -rate.high, -rate.low
+        found = {"latency": self.pace, "energy": m.get("energy_per_output_token"), "cost": all_in_cost(self)}.get(best)
+        return None if found is None else (found.low, found.high)
 
     @property
     def label(self) -> str:
@@ -302,56 +331,74 @@ def sure_of(plan: Plan, figure: str, behind: Term, borne: tuple[int, float] | No
     return certainty(figure, behind, plan.model, plan.rates, load=load, guessed=guessed, borne=borne)
 
 
-def metrics_of(plan: Plan) -> dict[str, Metric]:
-    """Return the metrics of one plan with their intervals; unknown ones are absent."""
-    p, fit = plan.prediction, plan.rates.fit
-    borne = by_constants(p.ttft, plan.rates)
-    first, prompts = (sure_of(plan, figure, p.ttft, borne) for figure in (FIRST_TOKEN, PROMPTS))
-    whole, between = sure_of(plan, THROUGHPUT, p.cycle), sure_of(plan, TIME_PER_TOKEN, p.pace)
-    rate, most = float(p.rate), plan.memory.max_concurrency
-    least = floors(plan.model, plan.strategy, plan.workload, plan.rates, 1)
-    seen = {
-        "ttft": first.of(float(p.ttft.value), "s"),
-        **between_tokens(p, between.of),
-        "cycle_time": whole.of(float(p.cycle.value), "s"),
-        "output_tokens_per_second": whole.of(rate, "token/s"),
-        "output_tokens_per_second_per_device": whole.of(rate / plan.machine.count, "token/s"),
-        "prefill_tokens_per_second": prompts.of(float(p.prefill_rate), "token/s"),
-        "max_concurrency": Metric(most, most, most, "1", between.grade),
+def values_of(plan: Plan) -> dict[str, float]:
+    """Return the figures of one plan by metric, in its unit; unknown ones are absent."""
+    p, rate = plan.prediction, float(plan.prediction.rate)
+    out = {"ttft": float(p.ttft.value)}
+    if p.tpot is not None:  # answers of one token have no time between tokens
+        out |= {"tpot": float(p.tpot.value), "tokens_per_second_per_user": 1.0 / float(p.tpot.value)}
+    out |= {
+        "cycle_time": float(p.cycle.value),
+        "output_tokens_per_second": rate,
+        "output_tokens_per_second_per_device": rate / plan.machine.count,
+        "prefill_tokens_per_second": float(p.prefill_rate),
+        "max_concurrency": plan.memory.max_concurrency,
     }
-    out = bounded(seen, least, users=plan.users, first=least.first, devices=plan.machine.count)
     if plan.power is not None:
-        watts = float(plan.power.value)
-        known = max(whole.grade, "borrowed", key=GRADES.index)
-        out["power"] = within(sure(POWER, known, Doubt(), fit).of(watts, "W"), *power_limits(plan.machine, fit))
-        out["energy_per_output_token"] = whole._replace(grade=known).of(watts / (rate * plan.utilisation), "J")
+        out["power"] = float(plan.power.value)
+        out["energy_per_output_token"] = out["power"] / (rate * plan.utilisation)
     if plan.cost is not None:
-        hourly = plan.cost.total
-        low, high = (hourly * factor for factor in plan.cost.range)
-        out["cost_per_hour"] = Metric(hourly, low, high, "USD/h", plan.cost.grade)
-        split = float(p.input_share)
+        hourly, split = plan.cost.total, float(p.input_share)
         into = rate / plan.workload.output * plan.workload.input
-        for name, value in (
-            ("cost_per_million_input_tokens", hourly * split / (into * plan.utilisation * units.HOUR) * 1e6),
-            ("cost_per_million_output_tokens", hourly * (1.0 - split) / (rate * plan.utilisation * units.HOUR) * 1e6),
-        ):
-            if p.tpot is None and name.endswith("output_tokens"):
-                continue  # the only token of a one-token answer comes with its prompt
-            out[name] = _priced(value, plan, whole)
-        out[ALL_IN] = _priced(float(cost.per_token(hourly / units.HOUR, rate * plan.utilisation) * 1e6), plan, whole)
+        out["cost_per_hour"] = hourly
+        out["cost_per_million_input_tokens"] = hourly * split / (into * plan.utilisation * units.HOUR) * 1e6
+        if p.tpot is not None:  # the only token of a one-token answer comes with its prompt
+            whole = hourly * (1.0 - split) / (rate * plan.utilisation * units.HOUR) * 1e6
+            out["cost_per_million_output_tokens"] = whole
+        out[ALL_IN] = float(cost.per_token(hourly / units.HOUR, rate * plan.utilisation) * 1e6)
     return out
 
 
-def between_tokens(p: Prediction, figure: Callable[[float, str], Metric]) -> dict[str, Metric]:
-    """Return the time between tokens and the tokens per second per user; answers of one token have neither."""
-    if p.tpot is None:
-        return {}
-    seconds = float(p.tpot.value)
-    return {"tpot": figure(seconds, "s"), "tokens_per_second_per_user": figure(1.0 / seconds, "token/s")}
+def metrics_of(plan: Plan) -> dict[str, Metric]:
+    """Return the figures of one plan by metric with their intervals; unknown ones are absent."""
+    p, fit, values = plan.prediction, plan.rates.fit, plan.values
+    most = values["max_concurrency"]
+    borne = by_constants(p.ttft, plan.rates)
+    first, prompts = (sure_of(plan, figure, p.ttft, borne) for figure in (FIRST_TOKEN, PROMPTS))
+    whole, between = sure_of(plan, THROUGHPUT, p.cycle), sure_of(plan, TIME_PER_TOKEN, p.pace)
+    measured = {
+        "ttft": first.of(values["ttft"], "s"),
+        **{name: between.of(values[name], unit) for name, unit in BETWEEN_TOKENS.items() if name in values},
+        "cycle_time": whole.of(values["cycle_time"], "s"),
+        "output_tokens_per_second": whole.of(values["output_tokens_per_second"], "token/s"),
+        "output_tokens_per_second_per_device": whole.of(values["output_tokens_per_second_per_device"], "token/s"),
+        "prefill_tokens_per_second": prompts.of(values["prefill_tokens_per_second"], "token/s"),
+        "max_concurrency": Metric(most, most, most, "1", between.grade),
+    }
+    least = floors(plan.model, plan.strategy, plan.workload, plan.rates, 1)
+    out = bounded(measured, least, users=plan.users, first=least.first, devices=plan.machine.count)
+    if plan.power is not None:
+        known = max(whole.grade, "borrowed", key=GRADES.index)
+        watts = sure(POWER, known, Doubt(), fit).of(values["power"], "W")
+        out["power"] = within(watts, *power_limits(plan.machine, fit))
+        out["energy_per_output_token"] = whole._replace(grade=known).of(values["energy_per_output_token"], "J")
+    if plan.cost is not None:
+        hourly = values["cost_per_hour"]
+        low, high = (hourly * factor for factor in plan.cost.range)
+        out["cost_per_hour"] = Metric(hourly, low, high, "USD/h", plan.cost.grade)
+        out |= {name: _priced(values[name], plan, whole) for name in PER_TOKEN if name in values}
+    return out
+
+
+BETWEEN_TOKENS = {"tpot": "s", "tokens_per_second_per_user": "token/s"}
+"""Metrics of the time between tokens, with their units."""
 
 
 ALL_IN = "cost_per_million_output_tokens_all_in"
 """Metric name of the whole cost of the machine over the output tokens, prompts included."""
+
+PER_TOKEN = ("cost_per_million_input_tokens", "cost_per_million_output_tokens", ALL_IN)
+"""Metrics of the cost of tokens."""
 
 
 def all_in_cost(plan: Plan) -> Metric | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,13 +15,13 @@ from roofplan.operations.table import element_bytes
 from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
-from roofplan.serving.evaluate import MOST_SEATS, evaluate
+from roofplan.serving.evaluate import DEMANDS, MOST_SEATS, candidates, evaluate
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Tally
 from roofplan.serving.space import COMPETING, at_precision, choose_engine, narrower, refuses_format
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Limit:
     """A limit or demand, and how to find, write and read a value that admits a plan.
 
@@ -29,104 +29,49 @@ class Limit:
     ----------
     field : its name in `Constraints`.
     best : objective whose plans come nearest to it.
-    reached : the plan's value of the limited figure.
-    write : format a value for the command line, rounded up, or rounded down if `most`.
+    write : format a value for the command line, rounded up, or rounded down for demands.
     read : parse the formatted value.
-    most : whether larger values are nearer, as for demands.
     """
 
     field: str
     best: str
-    reached: Callable[[Plan], float]
     write: Callable[[float], str]
     read: Callable[[str], float]
-    most: bool = False
 
     @property
     def flag(self) -> str:
         """The command-line flag."""
         return f"--{self.field.replace('_', '-')}"
 
-    def missed(self, plan: Plan, asked: Request) -> float:
-        """Return how far a plan misses the limit: |ln(reached / limit)|, 0 if it is satisfied or not set [1]."""
-        wanted = getattr(asked.constraints, self.field)
-        reached = self.reached(plan)
+    def missed(self, reached: Mapping[str, float], asked: Request) -> float:
+        """Return how far a figure misses the limit: |ln(reached / limit)|, 0 if it is satisfied or not set [1]."""
+        wanted, value = getattr(asked.constraints, self.field), reached[self.field]
         if wanted is None:
             return 0.0
-        if not math.isfinite(reached) or reached <= 0.0:
+        if not math.isfinite(value) or value <= 0.0:
             return math.inf
-        return max(0.0, math.log(wanted / reached if self.most else reached / wanted))
+        return max(0.0, math.log(wanted / value if self.field in DEMANDS else value / wanted))
 
 
-def _typed(least: float, unit: str) -> str:
-    """Return an amount, rounded up and without spaces, for the command line."""
-    return units.show(units.at_least(least), unit).replace(" ", "")
-
-
-def _rate(plan: Plan) -> float:
-    return plan.metrics["output_tokens_per_second"].value * plan.utilisation / plan.workload.output
+def _typed(unit: str) -> Callable[[float], str]:
+    """Return what writes an amount, rounded up and without spaces, for the command line."""
+    return lambda least: units.show(units.at_least(least), unit).replace(" ", "")
 
 
 LIMITS = (
+    Limit("tpot", "latency", _typed("s"), lambda text: units.parse(text, "s")),
+    Limit("tokens_per_second_per_user", "latency", lambda x: f"{units.at_most(x):g}", float),
+    Limit("ttft", "latency", _typed("s"), lambda text: units.parse(text, "s")),
+    Limit("concurrency", "devices", lambda x: f"{x:.0f}", float),
+    Limit("rate", "throughput", lambda x: f"{units.at_most(x):g}req/s", lambda text: float(text.removesuffix("req/s"))),
+    Limit("power", "latency", _typed("W"), lambda text: units.parse(text, "W")),
     Limit(
-        field="tpot",
-        best="latency",
-        reached=lambda plan: plan.pace.value,
-        write=lambda x: _typed(x, "s"),
-        read=lambda text: units.parse(text, "s"),
+        "budget",
+        "cost",
+        lambda x: f"{math.ceil(x * 100 - 1e-9) / 100:.2f}USD/h",
+        lambda text: float(text.removesuffix("USD/h")),
     ),
-    Limit(
-        field="tokens_per_second_per_user",
-        best="latency",
-        reached=lambda plan: 1.0 / plan.pace.value,
-        write=lambda x: f"{units.at_most(x):g}",
-        read=float,
-        most=True,
-    ),
-    Limit(
-        field="ttft",
-        best="latency",
-        reached=lambda plan: plan.metrics["ttft"].value,
-        write=lambda x: _typed(x, "s"),
-        read=lambda text: units.parse(text, "s"),
-    ),
-    Limit(
-        field="concurrency",
-        best="devices",
-        reached=lambda plan: float(plan.users),
-        write=lambda x: f"{x:.0f}",
-        read=float,
-        most=True,
-    ),
-    Limit(
-        field="rate",
-        best="throughput",
-        reached=_rate,
-        write=lambda x: f"{units.at_most(x):g}req/s",
-        read=lambda text: float(text.removesuffix("req/s")),
-        most=True,
-    ),
-    Limit(
-        field="power",
-        best="latency",
-        reached=lambda plan: plan.metrics["power"].value if "power" in plan.metrics else math.inf,
-        write=lambda x: _typed(x, "W"),
-        read=lambda text: units.parse(text, "W"),
-    ),
-    Limit(
-        field="budget",
-        best="cost",
-        reached=lambda plan: plan.cost.total if plan.cost is not None else math.inf,
-        write=lambda x: f"{math.ceil(x * 100 - 1e-9) / 100:.2f}USD/h",
-        read=lambda text: float(text.removesuffix("USD/h")),
-    ),
-    Limit(
-        field="devices",
-        best="devices",
-        reached=lambda plan: float(plan.machine.count),
-        write=lambda x: f"{x:.0f}",
-        read=float,
-    ),
+    Limit("devices", "devices", lambda x: f"{x:.0f}", float),
 )
 """Limits that can be relaxed."""
 
@@ -203,33 +148,33 @@ def _freed(asked: Request, limits: Sequence[Limit]) -> Request:
     return replace(asked, constraints=replace(free, tpot=math.inf) if free.tpot is None else free)
 
 
-def nearest(asked: Request, limits: Sequence[Limit], fit: Fit) -> Plan | None:
-    """Return the plan nearest to some limits that satisfies all others, None if there is none."""
+def nearest(asked: Request, limits: Sequence[Limit], fit: Fit) -> Mapping[str, float] | None:
+    """Return what the plan nearest to some limits reaches that satisfies all others, None if there is none."""
     free = _freed(asked, limits)
     demands = {one.field for one in limits}
     seats = MOST_SEATS if "rate" in demands else min(asked.constraints.concurrency or 0, MOST_SEATS)
-    plans = [
-        plan
+    found = [
+        one
         for best in dict.fromkeys(one.best for one in limits)
-        for plan in evaluate(replace(free, best=best, seats=seats), Tally(), fit)
+        for one in candidates(replace(free, best=best, seats=seats), Tally(), fit)
     ]
-    known = [(sum(one.missed(plan, asked) for one in limits), place) for place, plan in enumerate(plans)]
+    known = [(sum(one.missed(plan.reached, asked) for one in limits), place) for place, plan in enumerate(found)]
     known = [one for one in known if math.isfinite(one[0])]
-    return plans[min(known)[1]] if known else None
+    return found[min(known)[1]].reached if known else None
 
 
 def _moved(asked: Request, limits: Sequence[Limit], fit: Fit) -> Iterator[Change]:
     """Yield the request with limits relaxed to the nearest plan's values; limits that it satisfies stay."""
-    plan = nearest(asked, limits, fit)
-    if plan is None:
+    reached = nearest(asked, limits, fit)
+    if reached is None:
         return
-    missed = [one for one in limits if one.missed(plan, asked) > 0.0]
-    flags = {one.flag: one.write(one.reached(plan)) for one in missed}
+    missed = [one for one in limits if one.missed(reached, asked) > 0.0]
+    flags = {one.flag: one.write(reached[one.field]) for one in missed}
     values: dict[str, Any] = {one.field: one.read(flags[one.flag]) for one in missed}
     if "concurrency" in values:
         values["concurrency"] = _most_users(asked, values, fit)
         flags["--concurrency"] = str(values["concurrency"])
-    size = sum(one.missed(plan, asked) for one in missed)
+    size = sum(one.missed(reached, asked) for one in missed)
     yield Change(flags=flags, asked=_at(asked, values), size=size)
 
 
@@ -243,7 +188,7 @@ def _most_users(asked: Request, values: dict[str, Any], fit: Fit) -> int:
     high = int(asked.constraints.concurrency or low)
     while low < high:
         tried = min(low + step, high)
-        if evaluate(_at(asked, {**values, "concurrency": tried}), Tally(), fit):
+        if candidates(_at(asked, {**values, "concurrency": tried}), Tally(), fit):
             low, step = tried, 2 * step
         elif step == 1:
             break
@@ -369,7 +314,7 @@ def _shorter(asked: Request, shown: dict[str, str], fit: Fit) -> Iterator[Change
     longest = max((min(int(plan.memory.longest), w.context - 1) for plan in plans), default=least)
     for context in dict.fromkeys((longest, int(0.98 * longest), least)):
         tried = replace(asked, workload=replace(w, context=context))
-        if context >= least and evaluate(tried, Tally(), fit):
+        if context >= least and candidates(tried, Tally(), fit):
             yield Change(flags=shown | {"--context": str(context)}, asked=tried, size=math.log(w.context / context))
             return
 
