@@ -265,15 +265,14 @@ def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
         return rest if unquantised else plan.format
 
     def stack(item: Stack) -> Stack:
-        made: dict[tuple[Layer, int | None], Layer] = {}
-        layers = []
-        for index, layer in enumerate(item.layers):
-            key = (layer, index if numbered else None)
-            if key not in made:
-                path = f"{item.name}.{index}"
-                made[key] = map_linears(layer, lambda l, p=path: replace(l, format=choose(p, l, item.role)))  # type: ignore[misc]
-            layers.append(made[key])
-        return replace(item, layers=tuple(layers))
+        def at(layer: Layer, index: int) -> Layer:
+            path = f"{item.name}.{index}"
+            return map_linears(layer, lambda linear: replace(linear, format=choose(path, linear, item.role)))
+
+        if numbered:
+            return replace(item, layers=tuple(at(layer, index) for index, layer in enumerate(item.layers)))
+        made = {layer: at(layer, places[0]) for layer, places in item.kinds()}
+        return replace(item, layers=tuple(made[layer] for layer in item.layers))
 
     return replace(model, stacks=tuple(stack(item) for item in model.stacks), quantization=plan)
 

@@ -300,23 +300,23 @@ class Stack:
     _kinds: tuple[tuple[Layer, tuple[int, ...]], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Group equal layers once, since every step of every plan needs them."""
+        """Group equal layers once, since every step of every plan needs them; one object is hashed once."""
         places: dict[Layer, list[int]] = {}
+        known: dict[int, list[int]] = {}
         for index, layer in enumerate(self.layers):
-            places.setdefault(layer, []).append(index)
+            if id(layer) not in known:
+                known[id(layer)] = places.setdefault(layer, [])
+            known[id(layer)].append(index)
         object.__setattr__(self, "_kinds", tuple((layer, tuple(indices)) for layer, indices in places.items()))
 
     @property
     def parameters(self) -> int:
         """Unique learned numbers [parameters]."""
         total, seen = self.extra, set()
-        for layer in self.layers:
-            total += layer.parameters
-            if layer.shared is None:
-                continue
-            for key in layer.shared.split("+"):
-                if key in seen:
-                    total -= layer.shared_parameters
+        for layer, places in self._kinds:
+            total += len(places) * layer.parameters
+            for key in layer.shared.split("+") if layer.shared is not None else ():
+                total -= (len(places) - (key not in seen)) * layer.shared_parameters
                 seen.add(key)
         return total
 
@@ -410,21 +410,22 @@ class Model:
     @property
     def routed(self) -> int:
         """Learned numbers in routed experts [parameters]."""
-        return sum(m.routed for m in self._mixtures())
+        return sum(count * m.routed for m, count in self._mixtures())
 
     @property
     def active(self) -> int | None:
         """Learned numbers used per token, embedding included; None where experts per token are not stated [parameters]."""
-        if any(m.chosen == 0 for m in self._mixtures()):
+        if any(m.chosen == 0 for m, _ in self._mixtures()):
             return None
-        return self.total - sum(m.routed - m.chosen * m.per_expert for m in self._mixtures())
+        return self.total - sum(count * (m.routed - m.chosen * m.per_expert) for m, count in self._mixtures())
 
-    def _mixtures(self) -> Iterator[Mixture]:
+    def _mixtures(self) -> Iterator[tuple[Mixture, int]]:
+        """Yield the mixtures of distinct layers, with how many layers have them."""
         for stack in self.stacks:
-            for layer in stack.layers:
+            for layer, places in stack.kinds():
                 for feed_forward in layer.feed_forwards:
                     if isinstance(feed_forward, Mixture):
-                        yield feed_forward
+                        yield feed_forward, len(places)
 
     @property
     def decoder(self) -> Stack:
@@ -437,12 +438,12 @@ class Model:
     @property
     def experts(self) -> int:
         """Routed experts of the widest layer, 0 for dense models [1]."""
-        return max((m.experts for m in self._mixtures()), default=0)
+        return max((m.experts for m, _ in self._mixtures()), default=0)
 
     @property
     def kind(self) -> str:
         """``hybrid`` with layers that keep a state instead of a KV cache, ``mixture`` with routed experts alone, else ``dense``."""
-        mixers = (mixer for layer in self.decoder.layers for mixer in layer.mixers)
+        mixers = (mixer for layer, _ in self.decoder.kinds() for mixer in layer.mixers)
         if any(not isinstance(mixer, Attention | LatentAttention) for mixer in mixers):
             return "hybrid"
         return "mixture" if self.experts else "dense"
@@ -463,7 +464,7 @@ class Model:
         return any(isinstance(m, LatentAttention) for m in self._attentions())
 
     def _attentions(self) -> Iterator[Attention | LatentAttention]:
-        for layer in self.decoder.layers:
+        for layer, _ in self.decoder.kinds():
             for mixer in layer.mixers:
                 if isinstance(mixer, Attention | LatentAttention):
                     yield mixer
