@@ -36,7 +36,7 @@ WANTED = 200
 """Answers of each kind with a plan or a figure."""
 REFUSED = 60
 """Refusals of each kind that are kept beside them."""
-SHOWN = 2
+SHOWN = 6
 """Of so many questions of other kinds, one is asked again for its screen alone."""
 
 

@@ -14,6 +14,8 @@ import re
 import zlib
 from pathlib import Path
 
+from replays import plain
+
 import roofplan
 
 FILE = Path(__file__).parent / "replay" / "declared.json"
@@ -48,6 +50,7 @@ def written(value):
         return None
     if " at 0x" in text or str(Path.home()) in text or "frozenset(" in text:
         return None
+    text = plain(text)  # the last digit of a computed constant depends on the processor
     return text if len(text) <= LONGEST else f"checksum {zlib.crc32(text.encode())}"
 
 

@@ -86,9 +86,18 @@ def legs(layout: Layout, route: str) -> list[tuple[int, int, bool]]:
     return [(a, b, home) for a, b, home in found if a != b]
 
 
+GRID = 2.0**-40
+"""Step to which times are rounded, a picosecond: sums of up to an hour are exact on it, so that equal layouts tie on every processor [s]."""
+
+
+def on_grid(seconds: np.ndarray) -> np.ndarray:
+    """Return times rounded to multiples of `GRID`."""
+    return np.asarray(np.round(seconds / GRID) * GRID)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What a pass of one batch costs on each member and between members.
+    """What a pass of one batch costs on each member and between members; times are multiples of `GRID`.
 
     Parameters
     ----------
@@ -120,6 +129,11 @@ class Problem:
     clients: tuple[int, ...]
     most: float = np.inf
     alike: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Round the times."""
+        for name in ("layer", "head", "host", "hidden", "logits", "token"):
+            object.__setattr__(self, name, on_grid(getattr(self, name)))
 
     def of(self, kept: Sequence[int]) -> Problem:
         """Return the problem of some of its members alone, in their order."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from roofplan.pool.layout import Layout, Problem, Stage, in_order
+from roofplan.pool.layout import Layout, Problem, Stage, in_order, on_grid
 from roofplan.records.pool import CLIENT, LAST
 
 EXACT = 12
@@ -146,7 +146,7 @@ def _separate(problem: Problem) -> np.ndarray | None:
     apart = ~np.eye(count, dtype=bool)
     if not np.allclose((out[:, None] + into)[apart], problem.hidden[apart], rtol=1e-7, atol=1e-12):
         return None
-    visit = np.tile(into + out, (count, 1))
+    visit = on_grid(np.tile(into + out, (count, 1)))
     np.fill_diagonal(visit, 0.0)
     return visit
 
