@@ -43,6 +43,7 @@ def test_ranks_and_flips_follow_the_figures():
     assert "llama2-70b: gb200 is ahead of b200 in Offline, behind it in Server" in found.flips
 
 
+@pytest.mark.slow
 def test_predictions_hold_where_the_layout_is_unambiguous():
     rows = [one for one in published() if one.scenario == "Offline" and one.model in {"llama2-70b", "llama3.1-8b"}]
     found = [beside(one, FIT) for one in rows]

@@ -54,6 +54,7 @@ def test_errors_of_the_articles_are_named():
     assert all(c.why for c in wrong)
 
 
+@pytest.mark.slow
 def test_the_fullest_stage_of_a_claim_is_that_of_a_plan(run_json):
     strategy = "tp=4,pp=16,dp=32,zero=1,recompute=full,micro_batch=1,schedule=1f1b,interleave=1"
     run = "--sequence 4096 --batch 512seq --framework megatron-core-0.16"

@@ -151,6 +151,7 @@ def test_schemas_are_published(run, command):
     assert json.loads(out)["type"] == "object"
 
 
+@pytest.mark.slow
 def test_exactly_one_of_plan_no_plan_error(run_json):
     for words in SERVES:
         _, document = run_json("serve", *words)
@@ -158,6 +159,7 @@ def test_exactly_one_of_plan_no_plan_error(run_json):
         assert ("explain" in (document.get("plans") or [{}])[0]) == ("--explain" in words)
 
 
+@pytest.mark.slow
 def test_a_request_is_read_back_and_answers_the_same(run_json, tmp_path):
     _, first = run_json("serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--tpot", "40ms", "--output", "512")
     file = tmp_path / "answer.json"
@@ -190,6 +192,7 @@ def test_model_json(run_json):
     assert document["cache"]["state_bytes"] == 0
 
 
+@pytest.mark.slow
 def test_model_from_stdin(llama):
     text = json.dumps(llama)
     out = subprocess.run(
@@ -243,6 +246,7 @@ def test_lists(run, run_json, command):
     assert document["items"] == []
 
 
+@pytest.mark.slow
 def test_the_screen_is_one_hundred_columns_wide(run):
     for words in (
         ["llama-3.1-70b", "--on", "h100-sxm:8"],
@@ -254,6 +258,7 @@ def test_the_screen_is_one_hundred_columns_wide(run):
         assert not long, long
 
 
+@pytest.mark.slow
 def test_plain_glyphs_without_utf8():
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "NO_COLOR": "1"}
     out = subprocess.run(
@@ -266,12 +271,14 @@ def test_plain_glyphs_without_utf8():
     assert b"=" in out.stdout
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_silent():
     command = f"{sys.executable} -m roofplan prices | head -1"
     out = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert out.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [">&-", "> /dev/full"])
 def test_an_answer_that_cannot_be_written_is_one_line_and_exit_2(target):
     found = subprocess.run(
@@ -282,6 +289,7 @@ def test_an_answer_that_cannot_be_written_is_one_line_and_exit_2(target):
     assert found.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_closed_stdin_is_bad_input():
     found = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m roofplan serve - <&-"], capture_output=True, text=True, check=False
@@ -319,6 +327,7 @@ def test_explain_cites_every_number(run):
 # What a search says of itself --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_search_says_how_long_it_took_and_no_more():
     """Every clock is read twice and subtracted: a sum would be longer than the process is old."""
     one, job = machine("h100-sxm:8")[0], Job(sequence=4096, batch=64, optimizer=catalogue.optimizers()["adam"])
@@ -331,6 +340,7 @@ def test_a_search_says_how_long_it_took_and_no_more():
     assert all(0.0 <= tally.seconds < time.process_time() for tally in found)
 
 
+@pytest.mark.slow
 def test_sizes_of_one_machine_say_what_each_added_device_gains(run):
     _, one, _ = run("serve", "llama-3.1-8b", "--on", "h100-sxm")
     assert "what each added device gains: 1: " in " ".join(one.split())
@@ -338,6 +348,7 @@ def test_sizes_of_one_machine_say_what_each_added_device_gains(run):
     assert "added device gains" not in " ".join(two.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("length", "heads"),
     [(("--tokens", "100B"), ("days", "     USD")), (("--tokens", "900T"), ("days", "M USD")), ((), ("USD/Mtok",))],
@@ -419,6 +430,7 @@ def test_a_rate_with_two_points_has_no_unit(run):
     assert "1.2.3 has no unit" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [("--tpot", "1ms"), ("--ttft", "1ms"), ("--power", "100W")])
 def test_a_way_out_can_be_pasted_as_it_is_printed(run, limit):
     words = ("serve", "llama-3.1-8b", "--on", "h100-sxm:1")
@@ -467,6 +479,7 @@ def test_a_way_out_is_taken_when_pasted_and_a_tenth_less_is_not(run_json, flag, 
     assert code == 1
 
 
+@pytest.mark.slow
 def test_twenty_tokens_a_parameter_are_what_chinchilla_means():
     plan = rp.plan_training("llama-3.2-1b", ["h100-sxm:8"], tokens="chinchilla").plans[0]
     assert plan.job.tokens == 20 * plan.model.total

@@ -472,6 +472,7 @@ def test_what_is_half_priced_is_not_set_beside_a_rent():
     assert not stated.bare
 
 
+@pytest.mark.slow
 def test_energy_follows_the_place(run_json):
     words = ["cost", "tokens", "gpt-oss-120b", "--on", "h100-sxm:1", "--place"]
     found = {place: run_json(*words, place)[1]["energy_per_million_output_tokens"] for place in ("FRA", "POL")}

@@ -104,6 +104,7 @@ def test_processes_of_several_hosts_are_told_where_to_meet(run, on, meets):
     assert ("--main_process_ip $HEAD" in out) is meets
 
 
+@pytest.mark.slow
 def test_number_formats_of_a_launch_are_those_of_its_framework():
     plan = plan_training("llama-3.1-8b", ["b200-sxm:8"], precision="nvfp4").plans[0]
     assert "--bf16 --fp4-format e2m1" in training_launch(plan, "megatron")

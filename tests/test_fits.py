@@ -74,6 +74,7 @@ def test_constants_of_training():
     same("training", fit_training(fit_families(FIT)), FLAT)
 
 
+@pytest.mark.slow
 def test_engines_without_prompts_are_taken_to_reach_the_kernels_rate():
     nobody = replace(FIT, excluded=frozenset(row["source_key"] for row in catalogue.inference_rows()))
     found = {(item.name, item.scope): item for item in fit_prefill(nobody)}
@@ -205,6 +206,7 @@ def test_a_batch_tells_its_decode_steps_by_its_rate(apart, prompts, known, monke
     assert found == (None if known is None else (2.0, pytest.approx(known), (2.0, "fit")))
 
 
+@pytest.mark.slow
 def test_steps_are_fitted_where_an_engine_is_at_home():
     found = decodes(FIT)
     assert all(at_home(row.case.engine, row.case.machine.device) for row in found)

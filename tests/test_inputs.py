@@ -55,6 +55,7 @@ def test_an_old_name_warns():
         ServeInputs.of({"model": "llama-3.1-8b", "draft": "1:0.8"})
 
 
+@pytest.mark.slow
 def test_a_flag_that_is_stated_counts_before_an_earlier_answer_even_at_its_default(run_json, tmp_path):
     _, first = run_json("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--best", "latency", "--top", "1")
     file = tmp_path / "answer.json"

@@ -129,6 +129,7 @@ def test_answers_travel(plan):
     assert again.plans[0].users == plan.plans[0].users
 
 
+@pytest.mark.slow
 def test_an_answer_explains_and_launches(plan):
     assert "[1]" in plan.explain()
     assert len(plan.explain(3)) > len(plan.explain(1))
@@ -177,6 +178,7 @@ def test_bad_values_are_refused_as_on_the_command_line(call, said):
         call()
 
 
+@pytest.mark.slow
 def test_one_text_is_one_machine():
     assert rp.plan_serving("llama-3.1-8b", on="h100-sxm:1").plans[0].machine.text == "h100-sxm:1"
     assert rp.plan_training("llama-3.1-8b", on="h100-sxm:8", tokens=1e12).plans

@@ -172,6 +172,7 @@ def test_what_lies_anywhere_between_two_values_spreads_evenly():
     assert flat(2.0, 2.0) == 0.0
 
 
+@pytest.mark.slow
 def test_sizes_of_causes_are_found_again():
     """Runs whose publishers stayed in the fits err by 0.1; a new publisher adds 0.15, a new system 0.2."""
     rng = np.random.default_rng(0)
@@ -371,6 +372,7 @@ def trained_cases():
 TRAINED = list(trained_cases())
 
 
+@pytest.mark.slow
 def test_train_prints_the_bracket_that_validate_scores():
     for case in TRAINED[::7]:
         if case.doubts or case.framework.stands_for:
@@ -423,6 +425,7 @@ def test_either_end_of_unknown_recomputation_lies_inside():
             assert value <= bracket.high * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unstated", ["engine version", "prompt", "cache"])
 def test_stating_what_was_assumed_narrows_a_served_figure_or_leaves_it(unstated):
     found = []
@@ -469,6 +472,7 @@ def test_figures_have_names_of_their_own():
     assert len(set(FIGURE_OF.values())) == len(FIGURE_OF)
 
 
+@pytest.mark.slow
 def test_a_network_that_nobody_stated_is_assumed_and_widens_a_step():
     import roofplan as rp
 
@@ -512,6 +516,7 @@ def test_what_rests_on_the_same_constants_counts_as_much_together_as_apart(engin
     assert by_constants(whole, r)[1] == pytest.approx(apart)
 
 
+@pytest.mark.slow
 def test_first_tokens_of_clients_alone_hold_the_front_end():
     rows = [row for row in catalogue.inference_rows() if row["ttft_ms"] and not row["quality_flags"]]
     seen = {}

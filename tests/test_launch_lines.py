@@ -233,6 +233,7 @@ def test_a_recipe_is_named_where_the_framework_has_one():
     assert "--model '<recipe>'" in training_launch(plan)
 
 
+@pytest.mark.slow
 def test_what_two_chunks_and_two_ranks_of_experts_need_is_in_the_line():
     pins = {"strategy": "tp=2,pp=2,ep=2,interleave=2"}
     line = training_launch(
@@ -293,6 +294,7 @@ def test_adapters_of_products_that_litgpt_names_no_flag_for_are_refused():
         training_launch(other, "litgpt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "strategy", "what"),
     [

@@ -216,6 +216,7 @@ def test_quantised_weights_weigh_less():
 # Training ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.integers(1, 64), st.floats(0.0, 400.0))
 def test_sequence_parallelism_never_keeps_more(tensor, score):
     whole = activations.layer_bytes(4096.0, 8192.0, tensor, score)

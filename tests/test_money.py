@@ -120,6 +120,7 @@ def test_a_card_at_home_pays_no_data_centres_overhead():
     assert any("PUE 1" in one for one in home.assumed)
 
 
+@pytest.mark.slow
 def test_several_volumes_and_ways_of_paying_stand_side_by_side(run_json, tmp_path):
     file = tmp_path / "volumes.csv"
     words = "cost tokens gpt-oss-120b --on h100-sxm:1 --tokens 10M,1B,10B/month --price rent,own --csv"

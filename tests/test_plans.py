@@ -168,6 +168,7 @@ def test_all_engines_compete_when_asked():
     assert {plan.engine.name for plan in plans} >= {"vllm", "sglang", "tensorrt-llm"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["serve llama-3.1-405b --strategy tp=16 --on", "train llama-3.1-405b --on"])
 def test_fewer_ports_are_flagged_with_what_they_cost(words, run_json):
     def warned(network):
@@ -260,6 +261,7 @@ def test_round_counts_of_hosts():
     assert all(later <= 1.34 * count for count, later in itertools.pairwise(counts))
 
 
+@pytest.mark.slow
 def test_training_plans_that_tie_stand_by_the_front_and_by_free_memory():
     plans = plan_training("llama-3.1-70b", ["h100-sxm:512"]).plans
     times = [plan.metrics["step_time"].value / plan.job.batch for plan in plans]
@@ -280,6 +282,7 @@ def test_a_pinned_layout_is_told_how_far_it_is_behind():
     assert own.standing.best.metrics["step_time"].value <= free.metrics["step_time"].value * (1 + TIE)
 
 
+@pytest.mark.slow
 def test_a_frontier_run_is_one_machine():
     plan = plan_training("llama-3.1-405b", ["h100-sxm:131072"], tokens="15T", batch="16384seq", sequence="8k").plans[0]
     assert plan.machine.count == 131072
@@ -374,6 +377,7 @@ def test_training_counts_the_layouts_that_it_timed(run_json):
     assert counts["predicted"] == counts["fits"] > 0
 
 
+@pytest.mark.slow
 def test_a_memory_miss_is_of_the_machine_that_comes_nearest():
     with pytest.raises(NoPlan, match=r"needs .* a device; h100-sxm has") as refused:
         plan_training("llama-3.1-405b", ["h100-sxm:64", "rtx-4090:8"], tokens="1B")
@@ -408,6 +412,7 @@ def test_attention_products_of_eager_frameworks_stay_in_sixteen_bits():
     assert set(formats.values()) == {"fp8"}
 
 
+@pytest.mark.slow
 def test_documents_of_training_say_ties_and_standing(run_json):
     _, own = run_json(*["train", "llama-3.1-70b", "--on", "h100-sxm:512", "--strategy", "tp=8,pp=4", "--top", "3"])
     assert own["standing"]["ratio"] >= 1.0
@@ -487,6 +492,7 @@ def test_quantities_are_read_as_the_screen_prints_them(run):
     assert "limit 56.4 ms" in out
 
 
+@pytest.mark.slow
 def test_ports_are_those_that_a_server_ships_with(run_json):
     """Llama 3.1 405B on 16,384 H100 with a batch of 16M tokens: 38 to 43% MFU is published (arXiv 2407.21783, table 4)."""
     words = ("--on", "h100-sxm:16384@ib-ndr", "--tokens", "15.6T", "--batch", "16Mtok", "--sequence", "8k")

@@ -64,7 +64,7 @@ def every_layout(problem):
                     yield Layout(client, stages, output)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 24))])
 @pytest.mark.parametrize("route", ["hub", "ring"])
 @pytest.mark.parametrize(("alike", "separate"), [(False, False), (True, True), (True, False)])
 def test_the_search_finds_what_brute_force_finds(seed, route, alike, separate):
@@ -84,6 +84,7 @@ def test_the_search_finds_what_brute_force_finds(seed, route, alike, separate):
     assert found.gap == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 4, 5, 7, 8])
 def test_a_bound_lies_below_every_layout(seed):
     problem = drawn(seed, 16, 12, route="ring", outputs=(CLIENT,))
@@ -120,6 +121,7 @@ def test_a_plan_covers_every_layer_once_and_fits():
     assert plan.found.gap <= 0.01
 
 
+@pytest.mark.slow
 def test_published_rules_are_never_faster():
     for software in catalogue.pools().software:
         plan = asked("2xrtx-4090@1gbe", "2xrtx-3060@100mbit:12ms", precision="q4_k_m", software=software)
@@ -136,6 +138,7 @@ def test_a_better_link_is_never_slower():
     assert rates == sorted(rates)
 
 
+@pytest.mark.slow
 def test_throughput_is_never_below_that_of_the_fastest_plan_of_one_user():
     few = {"precision": "q4_k_m", "software": "petals"}
     texts = ("4xrtx-3090@1gbit:5ms", "rtx-4090@100mbit:10ms")

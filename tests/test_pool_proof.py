@@ -228,6 +228,7 @@ def pretending(tmp_path):
     return {"llama": str(tmp_path), "model": str(model), "prompt": "8", "output": "4", "runs": "2"}
 
 
+@pytest.mark.slow
 def test_without_namespaces_workers_listen_on_loopback(pretending, monkeypatch, tmp_path):
     monkeypatch.setattr("roofplan.pool.proof.why_not", lambda: "no namespaces here")
     said, ticks = [], []
@@ -291,6 +292,7 @@ def test_a_proof_is_shown(pretending, monkeypatch, run, tmp_path):
     assert (code, "--workers: at most 8" in said) == (2, True)
 
 
+@pytest.mark.slow
 def test_programs_that_fail_or_hang_are_named(pretending, monkeypatch, tmp_path):
     monkeypatch.setattr("roofplan.pool.proof.why_not", lambda: "no namespaces here")
     bench = tmp_path / "llama-bench"

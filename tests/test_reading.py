@@ -413,6 +413,7 @@ def test_every_stand_in_is_a_profile_and_none_hides_one():
                 assert "until" not in entry["profiles"][-1]
 
 
+@pytest.mark.slow
 def test_plans_name_what_they_are_planned_as(run_json):
     _, served = run_json("serve", "llama-3.1-8b", "--on", "h100-sxm", "--engine", "TGI")
     assert next(one for one in served["warnings"] if one["code"] == "planned_as")["text"].startswith(
@@ -749,6 +750,7 @@ def test_a_plan_as_other_software_is_no_surer_than_borrowed():
     assert other.predicted.high / other.predicted.low > own.predicted.high / own.predicted.low
 
 
+@pytest.mark.slow
 def test_software_that_only_divides_as_another_does_is_slower_by_what_its_runs_say():
     (own,), _ = training_outcomes(row(framework="megatron", month="2026-01"), FIT)
     (other,), _ = training_outcomes(row(framework="nanotron", month="2026-01"), FIT)
@@ -889,6 +891,7 @@ def test_a_served_row_is_scored_or_skipped_with_a_reason(cells, scored):
     assert scored or all(one.skipped for one in found)
 
 
+@pytest.mark.slow
 def test_software_that_another_stands_for_is_named_no_surer_than_borrowed_and_in_no_fit():
     (own,), (other,) = (
         inference_outcomes(

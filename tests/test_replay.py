@@ -3,12 +3,13 @@
 import pytest
 import replays
 
-HEAVY = {"serving": 16, "training": 24, "money": 16}
-RARE = HEAVY | {"screens": 8, "load": 20, "pools": 8, "pages": 10, "launch": 35, "rows": 40, "shown": 40, "refused": 40}
+HEAVY = {"serving": 32, "training": 48, "money": 32}
+RARE = HEAVY | {"screens": 8, "load": 20, "pools": 16, "pages": 10, "launch": 35}
+RARE |= {"rows": 40, "shown": 30, "refused": 40, "seen": 6}
 """Kinds of which quick tests take one answer in so many, slow tests all others."""
 
 LONG = {
-    *("calls accuracy", "calls pools", "calls launched"),
+    *("calls accuracy", "calls pools", "calls launched", "calls paid", "calls operations"),
     "serve kimi-k2 --on mi300x:8 --budget 30USD/h --tpot 40ms --context 32k --output 16",
     "simulate deepseek-r1 --on h200-sxm:8 --engine sglang --find rate --slo ttft=2s@p99 --requests 100",
 }

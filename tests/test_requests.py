@@ -26,6 +26,7 @@ def answer(run_json, tmp_path):
     return str(file)
 
 
+@pytest.mark.slow
 def test_flags_beside_a_request_override_it(run_json, answer):
     _, document = run_json("serve", "--request", answer, "--tpot", "30ms")
     assert document["inputs"]["tpot"] == "30ms"
@@ -100,6 +101,7 @@ def test_closed_and_full_streams_keep_the_exit_code(line, code):
     assert shell(line).returncode == code
 
 
+@pytest.mark.slow
 def test_no_plan_says_what_was_searched(run_json):
     code, document = run_json("serve", "llama-3.1-70b", "--on", "rtx-4090:4")
     assert code == 1
@@ -114,6 +116,7 @@ def test_a_server_is_shown_like_a_device(run, run_json):
     assert document["server"]["quantities"]["host_power"]["source"]
 
 
+@pytest.mark.slow
 def test_what_stands_behind_a_limit_is_relaxed_with_it(run_json):
     code, document = run_json("serve", "llama-3.1-405b", "--on", "rtx-4090:8", "--devices", "4")
     assert code == 1

@@ -257,6 +257,7 @@ def test_one_user_passes_the_stages_one_after_another():
     assert 5 / 4.5 * whole < times[8]  # a stage of five layers, or the last one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "users", "within"), [("dp=8,ep=8", 89, 0.06), ("tp=2,dp=4,ep=8", 112, 0.05), ("dp=8,ep=8", 228, 0.12)]
 )
@@ -679,6 +680,7 @@ def test_a_layout_pins_as_plans_print_it():
             pins(said)
 
 
+@pytest.mark.slow
 def test_nothing_fits_says_what_would():
     with pytest.raises(NoPlan) as refused:
         plan_serving("llama-3.1-70b", ["rtx-4090:4"])
@@ -686,6 +688,7 @@ def test_nothing_fits_says_what_would():
     assert {item["argument"] for item in refused.value.relax} >= {"--precision", "--on"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "argument"),
     [
@@ -930,6 +933,7 @@ NEAR = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "spec", "limits"), NEAR)
 def test_a_rate_near_what_is_possible_is_met(name, spec, limits):
     with pytest.raises(NoPlan) as refused:
@@ -963,6 +967,7 @@ def pasted(asked, way):
     return asked | {flag.removeprefix("--").replace("-", "_"): value for flag, value in typed.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", MISSED, ids=str)
 def test_advice_that_is_followed_gives_the_plan_that_it_promised(limits):
     asked = {"model": "llama-3.1-8b", "on": ["h100-sxm:8"], **limits}
@@ -1020,6 +1025,7 @@ def test_the_line_under_load_carries_what_was_asked(run):
     assert "saturated" not in simulated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "words"),
     [
@@ -1037,6 +1043,7 @@ def test_the_line_under_load_simulates_the_plan_above_it(run, run_json, model, w
     assert [felt["inputs"].get(name) for name in ("precision", "kv_precision")] == own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["--on apple-m3-max:1", "--on h100-sxm:1 --engine any"])
 def test_the_line_under_load_names_the_engine_whose_settings_it_carries(run, words):
     _, out, _ = run("serve", "llama-3.1-8b", *words.split())
@@ -1066,6 +1073,7 @@ def test_no_way_out_names_a_format_that_the_device_lacks():
     assert not [way for way in refused.value.relax if "fp8" in way["text"]]
 
 
+@pytest.mark.slow
 def test_the_nearest_context_is_the_longest_that_fits():
     with pytest.raises(NoPlan) as refused:
         plan_serving("llama-3.1-8b", ["rtx-4090:1"], context="100000")
@@ -1075,6 +1083,7 @@ def test_the_nearest_context_is_the_longest_that_fits():
         plan_serving("llama-3.1-8b", ["rtx-4090:1"], context=str(int(context * 1.03)))
 
 
+@pytest.mark.slow
 def test_limits_that_hold_stay_where_they_are():
     asked = {"concurrency": "100", "tpot": "50ms", "ttft": "200ms", "input": "4000", "output": "500"}
     with pytest.raises(NoPlan) as refused:
@@ -1101,6 +1110,7 @@ def test_the_nearest_count_is_that_of_a_plan():
     assert next(way["needed"] for way in refused.value.relax if way["argument"] == "--devices") == "16"
 
 
+@pytest.mark.slow
 def test_limits_that_only_together_are_too_much_are_all_named():
     asked = {"model": "llama-3.1-8b", "on": ["h100-sxm:8"], "tpot": "1ms", "ttft": "1ms"}
     with pytest.raises(NoPlan, match="cannot be met together") as refused:
@@ -1676,6 +1686,7 @@ def test_products_exceed_a_peak_only_where_one_was_measured_above_it():
             assert found.compute.get(key, 0.0) <= above * found.peak.get(key, 0.0), (name, key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", [10, 30, 60])
 def test_a_token_budget_that_is_too_small_lets_users_wait_and_computes_no_more_than_it_holds(users):
     asked = {"concurrency": users, "set": "max_num_batched_tokens=64", "engine": "vllm"}
