@@ -245,18 +245,7 @@ def _predicted(
         users = [u if c is None else _around(u, c, m) for u, c, m in zip(users, near, most, strict=True)]
         chosen, _, reached = columns(users)
     tally.count_users([len(found) for found in seen])
-    # of several limits on running sequences, keep the smallest that meets a demanded rate, else the largest
-    best: dict[Strategy, int] = {}
-    for index, ((strategy, _), column) in enumerate(zip(kept, chosen, strict=True)):
-        if column is not None and (strategy not in best or asked.constraints.rate is None):
-            best[strategy] = index
-    chosen = [column if best.get(kept[i][0]) == i else None for i, column in enumerate(chosen)]
-    # drop strategies with idle replicas if another strategy has none
-    idle = [
-        column is not None and u[column] < s.replicas for (s, _), u, column in zip(kept, users, chosen, strict=True)
-    ]
-    if "dp" not in asked.pins and any(not no and c is not None for no, c in zip(idle, chosen, strict=True)):
-        chosen = [None if no else column for no, column in zip(idle, chosen, strict=True)]
+    chosen = _one_each(asked, kept, users, chosen)
     finished = partial(_finished, asked, machine, model, engine, cost, precision, kv_format, kv_bytes, r)
     whole = {"budget": math.inf if cost is None else cost.total, "devices": float(machine.count)}
     return [
@@ -267,6 +256,24 @@ def _predicted(
         for row, ((strategy, book), column) in enumerate(zip(kept, chosen, strict=True))
         if column is not None
     ]
+
+
+def _one_each(
+    asked: Request, kept: list[tuple[Strategy, Ledger]], users: list[np.ndarray], chosen: list[int | None]
+) -> list[int | None]:
+    """Return the chosen columns with one for each strategy, and without idle replicas where a strategy has none."""
+    # of several limits on running sequences, keep the smallest that meets a demanded rate, else the largest
+    best: dict[Strategy, int] = {}
+    for index, ((strategy, _), column) in enumerate(zip(kept, chosen, strict=True)):
+        if column is not None and (strategy not in best or asked.constraints.rate is None):
+            best[strategy] = index
+    chosen = [column if best.get(kept[i][0]) == i else None for i, column in enumerate(chosen)]
+    idle = [
+        column is not None and u[column] < s.replicas for (s, _), u, column in zip(kept, users, chosen, strict=True)
+    ]
+    if "dp" not in asked.pins and any(not no and c is not None for no, c in zip(idle, chosen, strict=True)):
+        chosen = [None if no else column for no, column in zip(idle, chosen, strict=True)]
+    return chosen
 
 
 def _finished(
