@@ -234,6 +234,7 @@ def test_two_hosts_have_one_network_whatever_their_size():
 def test_machines_have_a_largest_size():
     with pytest.raises(InputError, match="at most 1,048,576"):
         machine("h100-sxm:200000x8")
+    assert machine("h100-sxm:131072x8")[0].count == 1_048_576
 
 
 @pytest.mark.parametrize(

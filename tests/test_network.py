@@ -198,3 +198,11 @@ def test_what_a_switch_adds_does_not_pass_the_ring_over_several_racks():
     assert each == pytest.approx(2.0 * 143 / 144 / inside, rel=1e-9)
     _, gathered = Ranks(144.0, net).rings(reduce=False)[-1]
     assert gathered == pytest.approx(143 / 144 / net.link(72.0, net.gather), rel=1e-9)
+
+
+def test_a_group_that_fills_one_pod_does_not_cross_its_uplinks():
+    net = network(machine("h100-sxm:128@ib-ndr")[0], MEGATRON, FIT)
+    pods = replace(net, pod=64.0, taper=16.0)
+    inside, across = ([float(all_reduce(100 * MB, Ranks(n, one))) for one in (net, pods)] for n in (64.0, 128.0))
+    assert inside[0] == inside[1]
+    assert across[1] > 1.5 * across[0]
