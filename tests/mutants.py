@@ -180,7 +180,10 @@ def chosen(seed, count):
 
 
 PASSED, KILLED = {0, 5}, {1, 2, 3}
-"""Exit codes of pytest: all passed, or there is no test; and tests failed, the change cannot be imported, or broke pytest itself."""
+"""Exit codes of pytest: all passed, or there is no test; and tests failed, the change cannot be imported, or broke pytest itself.
+
+A change that `conftest.py` cannot import counts as one that fails tests.
+"""
 
 PYTEST = ("pytest", "-q", "-p", "no:randomly", "--no-header", "--tb=no")
 DECLARED = "tests/test_declared.py"
@@ -226,6 +229,8 @@ def run_tests(place, arguments, timeout, **environment):
         )
     except subprocess.TimeoutExpired:
         return None, ""
+    if "while loading conftest" in done.stderr:
+        return min(KILLED), done.stdout
     if done.returncode not in PASSED | KILLED:
         raise SystemExit(f"pytest did not run: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.returncode, done.stdout

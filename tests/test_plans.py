@@ -64,6 +64,12 @@ def test_fewest_devices_then_the_cheapest():
     assert ones[0] <= min(ones) * (1 + TIE)
 
 
+def test_of_equal_counts_the_cheapest_comes_before_the_fastest():
+    plans = plan_serving("llama-3.1-8b", ["h100-sxm:1", "rtx-4090:1"], best="devices", concurrency=1).plans
+    assert [plan.machine.device.id for plan in plans] == ["rtx-4090", "h100-sxm"]
+    assert plans[1].values["tpot"] < plans[0].values["tpot"]
+
+
 def test_no_replica_stands_without_a_user_and_a_smaller_machine_is_named():
     result = plan_serving("llama-3.1-8b", ["rtx-4090:8x1@10gbe"], concurrency=1)
     assert {int(plan.strategy.dp) for plan in result.plans} == {1}
