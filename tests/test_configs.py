@@ -188,7 +188,7 @@ def formats_by_weights(model):
     return {name: count / counts.total() for name, count in counts.items()}
 
 
-QUANTISED = [name for name in catalogue.ids("models") if read_model(name).quantization]
+QUANTISED = [name for name in catalogue.ids("models") if "quantization_config" in catalogue.model_table(name)["config"]]
 
 
 @pytest.mark.parametrize("name", QUANTISED)

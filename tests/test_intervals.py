@@ -1,5 +1,6 @@
 """How wide intervals are: causes of error, what they are learned from, and that every command prints the same."""
 
+import functools
 import math
 from collections import Counter
 from dataclasses import replace
@@ -288,7 +289,10 @@ def test_shipped_intervals_are_those_of_the_kept_outcomes():
 # One bracket a question --------------------------------------------------------------------------
 
 
+@functools.cache
 def served_cases():
+    """Return what published runs of serving whose users are known come to, with their users."""
+    found = []
     for row in catalogue.inference_rows():
         try:
             case = inference_case(row)
@@ -296,10 +300,8 @@ def served_cases():
             continue
         known = case.users or (case.clients if case.regime == "closed loop" else None)
         if known and float(known).is_integer() and not case.engine.stands_for:
-            yield case, int(known)
-
-
-SERVED = list(served_cases())
+            found.append((case, int(known)))
+    return found
 
 
 @pytest.mark.slow
@@ -310,7 +312,7 @@ def test_serve_prints_the_bracket_that_validate_scores():
     `serve` shows the front end beside its first token, not in it.
     """
     compared = 0
-    for case, users in SERVED:
+    for case, users in served_cases():
         if case.regime != "closed loop" and users > 1:
             continue
         s = case.strategy
@@ -359,22 +361,23 @@ def test_serve_prints_the_bracket_that_validate_scores():
     assert compared > 200
 
 
+@functools.cache
 def trained_cases():
+    """Return what published runs of training with a rate come to."""
+    found = []
     for row in catalogue.training_rows():
         try:
             case = training_case(row)
         except Skipped:
             continue
         if case.rate is not None:
-            yield case
-
-
-TRAINED = list(trained_cases())
+            found.append(case)
+    return found
 
 
 @pytest.mark.slow
 def test_train_prints_the_bracket_that_validate_scores():
-    for case in TRAINED[::7]:
+    for case in trained_cases()[::7]:
         if case.doubts or case.framework.stands_for:
             continue
         asked = TrainingRequest(
@@ -393,7 +396,7 @@ def test_train_prints_the_bracket_that_validate_scores():
 
 @pytest.mark.parametrize("unstated", ["recompute", "micro-batch", "network", "imbalance"])
 def test_stating_what_was_assumed_narrows_a_step_or_leaves_it(unstated):
-    found = [case for case in TRAINED if unstated in case.unstated][:12]
+    found = [case for case in trained_cases() if unstated in case.unstated][:12]
     assert found
     narrower = 0
     for case in found:
@@ -407,7 +410,7 @@ def test_stating_what_was_assumed_narrows_a_step_or_leaves_it(unstated):
 
 
 def test_stating_the_recomputation_of_a_row_narrows_it():
-    case = next(case for case in TRAINED if "recompute" in case.unstated)
+    case = next(case for case in trained_cases() if "recompute" in case.unstated)
     row = {**case.row, "recompute": case.layout.recompute}
     stated = training_case(row)
     wide, narrow = (training_figures(one, FIT)[0]["tokens_per_second_per_device"] for one in (case, stated))
@@ -416,7 +419,7 @@ def test_stating_the_recomputation_of_a_row_narrows_it():
 
 
 def test_either_end_of_unknown_recomputation_lies_inside():
-    for case in [case for case in TRAINED if "recompute" in case.unstated][:10]:
+    for case in [case for case in trained_cases() if "recompute" in case.unstated][:10]:
         bracket = training_figures(case, FIT)[0]["tokens_per_second_per_device"]
         for recompute in ("none", "full"):
             other = replace(case, layout=replace(case.layout, recompute=recompute), unstated=())
@@ -450,15 +453,15 @@ def test_stating_what_was_assumed_narrows_a_served_figure_or_leaves_it(unstated)
 
 
 def test_the_releases_beside_one_are_its_own():
-    case = next(one for one, _ in SERVED if one.engine.name == "vllm")
+    case = next(one for one, _ in served_cases() if one.engine.name == "vllm")
     versions = [other.engine for other in alternatives(case, VERSION)]
     assert 1 <= len(versions) <= 2
     assert all(other.name == "vllm" and other.id != case.engine.id for other in versions)
 
 
 def test_a_stand_in_is_new_and_wider():
-    case = training_case({**TRAINED[0].row, "framework": "picotron"})
-    own = training_case(TRAINED[0].row)
+    case = training_case({**trained_cases()[0].row, "framework": "picotron"})
+    own = training_case(trained_cases()[0].row)
     found, plain = (training_figures(one, FIT)[0]["tokens_per_second_per_device"] for one in (case, own))
     assert case.framework.stands_for
     assert found.doubt.new
@@ -533,7 +536,7 @@ def test_first_tokens_of_clients_alone_hold_the_front_end():
 
 
 def test_a_network_that_is_not_stated_is_slower_if_anything():
-    case = next(case for case in TRAINED if "network" in case.unstated and case.machine.hosts > 8)
+    case = next(case for case in trained_cases() if "network" in case.unstated and case.machine.hosts > 8)
     (other,) = ALTERNATIVES["network"](Asked(case.model, case.job, case.layout, case.machine, case.framework))
     own, slower = (one.network.quantities["bandwidth"].value for one in (case.machine, other.machine))
     assert slower == pytest.approx(0.25 * own)
