@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from roofplan import money
-from roofplan.laws import Number, batching, smaller
-from roofplan.operations.table import element_bytes
+from roofplan.laws import Number
 from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.engine import Engine
@@ -20,11 +19,11 @@ from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Constraints
-from roofplan.serving.ledger import Ledger, footprints, ledger
+from roofplan.serving.ledger import Ledger
 from roofplan.serving.plan import DEFAULT_TPOT, Plan, Refusal, Request, Tally
-from roofplan.serving.prediction import predict
 from roofplan.serving.rules import legal
 from roofplan.serving.settings import names_of, with_settings
+from roofplan.serving.setup import Footprints, Setup
 from roofplan.serving.space import (
     COMPETING,
     at_precision,
@@ -36,8 +35,6 @@ from roofplan.serving.space import (
     refuses_format,
     strategies,
 )
-from roofplan.timing.power import wall_power
-from roofplan.timing.rates import Rates, rates
 
 
 def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray:
@@ -95,14 +92,14 @@ def candidates(
     Candidates that keep all limits, in no order.
     """
     found: list[Candidate] = []
-    feet: dict[tuple[Any, ...], Any] = {}
+    counted: Footprints = {}
     models = {precision: at_precision(asked.model, precision) for precision in asked.precisions}
     for index, machine in enumerate(asked.machines):
         for precision in asked.precisions:
             for kv in asked.kv_precisions:
                 for engine in COMPETING if asked.engine == "any" else (asked.engine,):
                     one = replace(asked, engine=engine)
-                    found += _on_machine(one, machine, models[precision], precision, kv, feet, tally, fit)
+                    found += _on_machine(one, machine, models[precision], precision, kv, counted, tally, fit)
         if progress is not None:
             progress(index + 1, len(asked.machines))
     return found
@@ -124,7 +121,7 @@ def _on_machine(
     model: Model,
     precision: str,
     kv: str,
-    feet: dict[tuple[Any, ...], Any],
+    counted: Footprints,
     tally: Tally,
     fit: Fit,
 ) -> list[Candidate]:
@@ -140,7 +137,6 @@ def _on_machine(
         tally.refusals[Refusal("engine", lacking)] += 1
         return []
     unread = refuses_format(model, engine, machine)
-    model = in_files_of(model, engine)
     cost = money.hourly(machine, asked.price, fit, asked.terms)
     if limits.budget is not None and (cost is None or cost.total > limits.budget):
         none = cost is None
@@ -150,46 +146,39 @@ def _on_machine(
             else Refusal("budget", f"dearer than {units.significant(limits.budget)} USD/h")
         ] += 1
         return []
-    kv_format = cache_format(model, kv)
-    kv_bytes = element_bytes(kv_format)
-    cache = refuses_cache(kv_format, engine)
+    held = in_files_of(model, engine)
+    setup = Setup(
+        asked=asked,
+        machine=machine,
+        model=held,
+        engine=engine,
+        precision=precision,
+        kv_precision=cache_format(held, kv),
+        cost=cost,
+        fit=fit,
+        counted=counted,
+    )
     kept: list[tuple[Strategy, Ledger]] = []
-    for strategy in strategies(model, machine, engine, asked.pins):
+    cache = refuses_cache(setup.kv_precision, engine)
+    for strategy in strategies(held, machine, engine, asked.pins):
         tally.enumerated += 1
-        why = unread or cache or legal(model, strategy, engine)
+        why = unread or cache or legal(held, strategy, engine)
         if why:
             tally.refusals[Refusal("precision" if unread else "strategy", why)] += 1
             continue
         tally.legal += 1
-        key = (model.dtype, model.quantization, kv_bytes, *strategy.as_dict().values())
-        if key not in feet:
-            feet[key] = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
-        books = _books(asked, partial(ledger, model, strategy, machine, engine, asked.workload, feet[key]))
+        books = setup.books(strategy)
         if not books[0].fits:
             tally.misses.append((books[0].shortage / machine.count, machine, strategy, books[0], precision, engine.id))
             continue
         tally.fits += 1
         kept += [(strategy, book) for book in books]
-    if not kept:
-        return []
-    return _predicted(asked, machine, model, engine, kept, cost, precision, kv_format, kv_bytes, tally, fit)
+    return _chosen(setup, kept, tally) if kept else []
 
 
-def _predicted(
-    asked: Request,
-    machine: Machine,
-    model: Model,
-    engine: Engine,
-    kept: list[tuple[Strategy, Ledger]],
-    cost: money.HourlyCost | None,
-    precision: str,
-    kv_format: str,
-    kv_bytes: float,
-    tally: Tally,
-    fit: Fit,
-) -> list[Candidate]:
+def _chosen(setup: Setup, kept: list[tuple[Strategy, Ledger]], tally: Tally) -> list[Candidate]:
     """Predict strategies x users of a machine as one grid, refine it, and return each strategy's best number of users."""
-    r = rates(machine, engine, fit)
+    asked, machine = setup.asked, setup.machine
     ladders = [user_ladder(book.max_concurrency, asked.constraints.concurrency) for _, book in kept]
     users = ladders
     seen: list[set[float]] = [set() for _ in kept]
@@ -203,10 +192,10 @@ def _predicted(
         """Return the best allowed column of each strategy's ladder, the one around which to refine, and what each reaches."""
         width = max(len(u) for u in ladders)
         grid = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
-        p = predict(model, many, engine, asked.workload, r, grid, kv_bytes=kv_bytes, budget=budget)
+        p = setup.predict(many, grid, budget)
         pace, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.pace.value, p.ttft.value, p.rate))
-        load = load_of(asked, rate)
-        power = wall_power(machine, np.broadcast_to(p.busy, grid.shape) * load, fit)
+        load = setup.load(rate)
+        power = setup.power(np.broadcast_to(p.busy, grid.shape) * load)
         watts = np.broadcast_to(math.inf if power is None else power.value, grid.shape)
         reached = {
             "tpot": pace,
@@ -219,7 +208,7 @@ def _predicted(
         for found, u in zip(seen, ladders, strict=True):
             found.update(u.tolist())
         ok = _allowed(asked.constraints, reached)
-        score = _score(asked.best, machine, pace, rate * load, watts, cost)
+        score = _score(asked.best, machine, pace, rate * load, watts, setup.cost)
         quick = p.tpot is not None and bool(np.any(ok & (pace <= DEFAULT_TPOT)))
         best = [_choose(asked, u, pace[i], ok[i], score[i], quick=quick) for i, u in enumerate(ladders)]
         # if no point meets a demanded rate, refine around the highest rate that satisfies the other limits
@@ -246,12 +235,11 @@ def _predicted(
         chosen, _, reached = columns(users)
     tally.count_users([len(found) for found in seen])
     chosen = _one_each(asked, kept, users, chosen)
-    finished = partial(_finished, asked, machine, model, engine, cost, precision, kv_format, kv_bytes, r)
-    whole = {"budget": math.inf if cost is None else cost.total, "devices": float(machine.count)}
+    whole = {"budget": math.inf if setup.cost is None else setup.cost.total, "devices": float(machine.count)}
     return [
         Candidate(
             {**whole, **{name: float(values[row, column]) for name, values in reached.items()}},
-            partial(finished, strategy, book, int(users[row][column])),
+            partial(setup.finished, strategy, book, int(users[row][column])),
         )
         for row, ((strategy, book), column) in enumerate(zip(kept, chosen, strict=True))
         if column is not None
@@ -275,54 +263,6 @@ def _one_each(
         chosen = [None if no else column for no, column in zip(idle, chosen, strict=True)]
     return chosen
 
-
-def _finished(
-    asked: Request,
-    machine: Machine,
-    model: Model,
-    engine: Engine,
-    cost: money.HourlyCost | None,
-    precision: str,
-    kv_format: str,
-    kv_bytes: float,
-    r: Rates,
-    strategy: Strategy,
-    book: Ledger,
-    users: int,
-) -> Plan:
-    """Return a plan; for a demanded rate, its sequence limit holds the users and a margin for random arrivals."""
-    if asked.constraints.rate is not None:
-        feet = footprints(model, strategy, kv_bytes, draft=asked.workload.drafted > 0)
-        each = int(batching.seats_of_arrivals(users / strategy.groups))
-        roomy = ledger(model, strategy, machine, engine, asked.workload, feet, seats=each * strategy.groups)
-        if roomy.fits and roomy.max_concurrency >= users:
-            plan = _plan(asked, machine, model, engine, strategy, roomy, cost, precision, kv_format, kv_bytes, r, users)
-            return replace(plan, seats=min(each, roomy.max_concurrency // strategy.groups))
-        book = ledger(model, strategy, machine, engine, asked.workload, feet, seats=users)
-    return _plan(asked, machine, model, engine, strategy, book, cost, precision, kv_format, kv_bytes, r, users)
-
-
-def _books(asked: Request, book_for: Callable[..., Ledger]) -> list[Ledger]:
-    """Return the ledger at the engine's own limit of running sequences, or at the demanded one.
-
-    If a rate is demanded and that limit binds before memory, ledgers with repeatedly doubled limits follow, unless the
-    user states the limit.
-    """
-    books = [book_for(seats=min(asked.constraints.concurrency or 0, MOST_SEATS))]
-    expands = asked.constraints.rate is not None or asked.seats == MOST_SEATS
-    while expands and books[-1].fits and books[-1].by_setting < books[-1].by_memory:
-        seats = 2 * math.ceil(books[-1].by_setting)
-        if seats > MOST_SEATS:
-            break
-        more = book_for(seats=seats)
-        if more.by_setting <= books[-1].by_setting:
-            break
-        books.append(more)
-    return [books[0], *(book for book in books[1:] if book.fits)]
-
-
-MOST_SEATS = 16_384
-"""Largest limit of running sequences that a plan sets [1]."""
 
 CLOSE_IN, FEW_MACHINES = 5, 8
 """Refinement rounds around the best concurrency, and the number of machines above which there is only one [1]."""
@@ -406,45 +346,3 @@ def _choose(asked: Request, users: Number, tpot: Number, ok: Number, score: Numb
 
 PLATEAU = 1e-3
 """Relative gain below which more users bring nothing but longer waits for first tokens [1]."""
-
-
-def load_of(asked: Request, rate: Number) -> Number:
-    """Return the utilisation at which costs are counted: the requested one, at most demand over capacity [1]."""
-    demanded = asked.constraints.rate
-    if demanded is None:
-        return asked.utilisation
-    return smaller(asked.utilisation, demanded * asked.workload.output / rate)
-
-
-def _plan(
-    asked: Request,
-    machine: Machine,
-    model: Model,
-    engine: Engine,
-    strategy: Strategy,
-    book: Ledger,
-    cost: money.HourlyCost | None,
-    precision: str,
-    kv_format: str,
-    kv_bytes: float,
-    r: Rates,
-    users: int,
-) -> Plan:
-    p = predict(model, strategy, engine, asked.workload, r, float(users), kv_bytes=kv_bytes, budget=book.budget_tokens)
-    return Plan(
-        model=model,
-        machine=machine,
-        engine=engine,
-        strategy=strategy,
-        workload=asked.workload,
-        precision=precision,
-        kv_precision=kv_format,
-        users=users,
-        memory=book,
-        rates=r,
-        prediction=p,
-        cost=cost,
-        power=wall_power(machine, float(p.busy) * load_of(asked, float(p.rate)), r.fit),
-        utilisation=float(load_of(asked, float(p.rate))),
-        named=asked.named,
-    )

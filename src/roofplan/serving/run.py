@@ -11,11 +11,12 @@ from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.serving.advice import smaller, standing
 from roofplan.serving.certainty import uses
-from roofplan.serving.evaluate import _plan, evaluate
+from roofplan.serving.evaluate import evaluate
 from roofplan.serving.misses import no_plan
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Result, Tally
 from roofplan.serving.prediction import predict
+from roofplan.serving.setup import Setup
 from roofplan.serving.space import check_pins
 from roofplan.timing.rates import rates
 
@@ -109,24 +110,8 @@ def ladder(plan: Plan, asked: Request) -> list[Plan]:
     """
     most = plan.memory.max_concurrency
     wanted = sorted({1, *(n for n in (8, 64) if n < most), plan.users, *([most] if most > 0 else [])})
-    kv_bytes = element_bytes(plan.kv_precision)
-    return [
-        _plan(
-            asked,
-            plan.machine,
-            plan.model,
-            plan.engine,
-            plan.strategy,
-            plan.memory,
-            plan.cost,
-            plan.precision,
-            plan.kv_precision,
-            kv_bytes,
-            plan.rates,
-            n,
-        )
-        for n in wanted
-    ]
+    setup = Setup.of(plan, asked)
+    return [setup.plan(plan.strategy, plan.memory, users) for users in wanted]
 
 
 def _fewer_ports(plan: Plan) -> list[tuple[str, str]]:

@@ -15,9 +15,10 @@ from roofplan.operations.table import element_bytes
 from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
-from roofplan.serving.evaluate import DEMANDS, MOST_SEATS, candidates, evaluate
+from roofplan.serving.evaluate import DEMANDS, candidates, evaluate
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Tally
+from roofplan.serving.setup import MOST_SEATS
 from roofplan.serving.space import COMPETING, at_precision, choose_engine, narrower, refuses_format
 
 
