@@ -17,6 +17,7 @@ from roofplan.evidence.fits.messages import BY_PEERS, timed
 from roofplan.timing.network import (
     Ranks,
     all_reduce,
+    between_hosts,
     exchange,
     gather,
     hop_times,
@@ -206,3 +207,6 @@ def test_a_group_that_fills_one_pod_does_not_cross_its_uplinks():
     inside, across = ([float(all_reduce(100 * MB, Ranks(n, one))) for one in (net, pods)] for n in (64.0, 128.0))
     assert inside[0] == inside[1]
     assert across[1] > 1.5 * across[0]
+    for hosts, slower in ((8.0, False), (16.0, True)):
+        flat, tapered = (between_hosts(100 * MB, 8.0, hosts, 1.0, one) for one in (net, pods))
+        assert all((tapered[name][0] > time) == slower for name, (time, _) in flat.items())
