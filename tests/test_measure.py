@@ -605,6 +605,8 @@ def test_a_busy_client_is_said(server):
     late = replace(found, run=replace(run, effort=SimpleNamespace(share=0.1, lag=lambda _: 0.1)))
     said = ["the client is busy" in " ".join(warnings_of(one)) for one in (busy, idle, late)]
     assert said == [True, False, True]
+    sent = [replace(one, seen=replace(one.seen, late=0.1)) for one in (idle, late)]
+    assert ["a request was sent 100 ms late" in " ".join(warnings_of(one)) for one in sent] == [True, False]
 
 
 def test_answers_of_other_lengths_than_asked_for_are_said(server):
