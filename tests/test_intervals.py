@@ -452,11 +452,14 @@ def test_stating_what_was_assumed_narrows_a_served_figure_or_leaves_it(unstated)
     assert narrower
 
 
-def test_the_releases_beside_one_are_its_own():
+@pytest.mark.parametrize(
+    ("release", "beside"),
+    [("vllm-0.2", ["vllm-0.6"]), ("vllm-0.8", ["vllm-0.6", "vllm-0.11"]), ("vllm-0.33", ["vllm-0.20"])],
+)
+def test_the_releases_beside_one_are_its_own(release, beside):
     case = next(one for one, _ in served_cases() if one.engine.name == "vllm")
-    versions = [other.engine for other in alternatives(case, VERSION)]
-    assert 1 <= len(versions) <= 2
-    assert all(other.name == "vllm" and other.id != case.engine.id for other in versions)
+    versions = [other.engine.id for other in alternatives(replace(case, engine=catalogue.engine(release)), VERSION)]
+    assert versions == beside
 
 
 def test_a_stand_in_is_new_and_wider():

@@ -1,6 +1,8 @@
 """What a machine attains: windows, fits, verdicts, the chip that is made of it, and the laws of processors."""
 
+import io
 import itertools
+import json
 import socket
 import threading
 from dataclasses import replace
@@ -16,6 +18,9 @@ from roofplan.measure.machine import chip, conditions, hosts, probe
 from roofplan.measure.machine.backends import Numpy
 from roofplan.measure.machine.probe import Figure, Probe, line
 from roofplan.measure.machine.windows import OURS, PATIENCE, rate
+from roofplan.present.charts.machine import of_machine
+from roofplan.present.screens.machine import machine_screen
+from roofplan.present.screens.page import Page
 from roofplan.timing.rates import rates, scopes_by_vendor
 
 FIT = catalogue.shipped_fit()
@@ -131,6 +136,25 @@ def test_what_is_attained_is_beside_what_the_clock_allows():
     low = chip.verdicts(slow, None)[0]
     assert low.verdict == "low"
     assert "3.1" in low.why
+
+
+def test_what_is_exactly_as_fast_as_may_be_is_normal():
+    for ratio, verdict in ((chip.NORMAL[1], "normal"), (chip.NORMAL[1] * 1.001, "above"), (chip.NORMAL[0], "normal")):
+        assert chip._verdict("reads", ratio, 1.0, 1.0, "published", attained(), 0.5).verdict == verdict
+
+
+@pytest.mark.parametrize(("clock", "stands_out"), [("4000 MHz", True), ("2000 MHz", False)])
+def test_a_figure_that_is_low_stands_out(monkeypatch, clock, stands_out):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    out = io.StringIO()
+    machine_screen(observe._attained(attained(**{"clock as stated": clock}), None, "own", None), Page(out))
+    assert ("\x1b[33m" in out.getvalue()) is stands_out
+
+
+def test_pictures_show_products_and_reads():
+    products, reads = of_machine(observe._attained(attained(), None, "own", None))
+    assert "Products by rows" in json.dumps(products)
+    assert "Reads by size" in json.dumps(reads)
 
 
 def test_a_device_is_known_by_its_name_and_beside_its_data_sheet():
@@ -371,10 +395,18 @@ def test_windows_end_with_patience():
     assert (seen.windows, seen.kept) == (3, 3)
 
 
-@pytest.mark.parametrize(("shared", "whole"), [(("0-1", "0-1"), 32), (("0", "1"), 64)])
-def test_last_caches_count_once_where_processors_share_them(tmp_path, monkeypatch, shared, whole):
+@pytest.mark.parametrize(
+    ("shared", "last", "whole"),
+    [
+        (("0-1", "0-1"), "32768K", 32),
+        (("0", "1"), "32768K", 64),
+        (("0", "1"), "300M", 600),
+        (("0-1", "0-1"), "1G", 1024),
+    ],
+)
+def test_last_caches_count_once_where_processors_share_them(tmp_path, monkeypatch, shared, last, whole):
     for one, beside in enumerate(shared):
-        for level, size, own in (("1", "48K", str(one)), ("2", "2048K", str(one)), ("3", "32768K", beside)):
+        for level, size, own in (("1", "48K", str(one)), ("2", "2048K", str(one)), ("3", last, beside)):
             place = tmp_path / f"cpu{one}" / "cache" / f"index{level}"
             place.mkdir(parents=True)
             for name, text in (("level", level), ("size", size), ("shared_cpu_list", own)):

@@ -827,6 +827,25 @@ def test_drafts_need_a_draft_layer():
     assert float(drafted.tpot.value) > float(alone.tpot.value)
 
 
+def test_users_may_be_counted_by_group_and_stage():
+    box, strategy = machine("h100-sxm:16")[0], Strategy(tp=4, pp=2, dp=2)
+    whole, each = (
+        predict(LLAMA, strategy, VLLM, Workload(), rates(box, VLLM, FIT), users, kv_bytes=2.0, budget=8192.0, **by)
+        for users, by in ((64.0, {}), (0.0, {"per_group": 16.0}))
+    )
+    assert float(each.sequences) == float(whole.sequences) == 64.0
+    assert float(each.tpot.value) == pytest.approx(float(whole.tpot.value), rel=0.02)
+    assert float(each.rate) == pytest.approx(float(whole.rate), rel=0.02)
+
+
+@pytest.mark.parametrize(("strategy", "drafted"), [(Strategy(tp=4, pp=2), 0), (Strategy(tp=8), 1), (Strategy(tp=8), 0)])
+def test_a_token_says_how_many_a_step_gives(strategy, drafted):
+    work = Workload(drafted=drafted, acceptance=0.8)
+    found = predicted(DEEPSEEK, "h200-sxm:8", strategy, 8, workload=work)
+    told = {one.text.partition(" / ")[2] for one in found.token.parts}
+    assert any("tokens a step" in one for one in told) is (drafted > 0)
+
+
 def test_an_idle_prompt_is_one_prompt_whatever_the_groups():
     wide, tensor = (predicted(DEEPSEEK, "h200-sxm:8", s, 1) for s in (Strategy(tp=1, dp=8, ep=8), Strategy(tp=8, ep=8)))
     experts = {

@@ -137,6 +137,11 @@ def test_traces_are_replayed(tmp_path, run_json):
     quick = run_json(*words, "--rate", "20req/s")[1]["simulation"]
     assert quick["simulated_seconds"] < 0.2 * seen["simulated_seconds"]
     assert run_json(*words, "--duration", "10s")[1]["simulation"]["requests"] == 21
+    demands = [
+        rp.simulate("llama-3.1-8b", on=["l40s:1"], trace=str(path), rate=rate).result.result.asked.constraints.rate
+        for rate in ("20req/s", None)
+    ]
+    assert demands == [20.0, None]
     long = tmp_path / "long.csv"
     long.write_text("arrival,input,output\n0,100,10\n1,200000,10\n")
     _, refused = run_json("simulate", "llama-3.1-8b", "--on", "l40s:1", "--trace", str(long))

@@ -15,7 +15,7 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term, total
 from roofplan.serving.prompts import stages_at_once
 from roofplan.serving.step import launched, step_term
-from roofplan.serving.surface import surface
+from roofplan.serving.surface import _lengths, surface
 from roofplan.simulation.steps import step_time
 from roofplan.timing.network import mean_hop
 from roofplan.timing.rates import rates
@@ -107,6 +107,15 @@ def test_tables_follow_the_laws(model, on, degrees, engine, drafted):
 @pytest.mark.parametrize("model", catalogue.ids("models"))
 def test_tables_follow_the_laws_for_every_model(model):
     assert worst(model, "h200-sxm:8", {"tp": 8}, "vllm-0.33", 0, 40) < WITHIN
+
+
+def test_lengths_go_from_one_to_the_longest():
+    assert [(each[0], each[-1]) for each in map(_lengths, (1.0, 2.0, 2.5, 4096.0))] == [
+        (1, 2),
+        (1, 2),
+        (1, 2.5),
+        (1, 4096),
+    ]
 
 
 def test_micro_batches_add_up():

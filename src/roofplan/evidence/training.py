@@ -211,7 +211,8 @@ def _sequence(row: Row, assumed: Assumed) -> float | None:
     span = re.search(r"max (\d+)-(\d+) tokens", row["seq_len"])
     if span is None:
         return number(row, "seq_len")
-    small = (number(row, "vocab") or 0.0) <= SMALL_VOCABULARY
+    words = number(row, "vocab")
+    small = words is None or words <= SMALL_VOCABULARY
     assumed.add(f"sequence: the longest of the data set, {span[2 if small else 1]} tokens")
     return float(span[2 if small else 1])
 

@@ -13,15 +13,12 @@ from roofplan import catalogue
 from roofplan.errors import RoofplanError
 from roofplan.evidence.predictions import validate_training
 from roofplan.evidence.rows import Skipped
-from roofplan.evidence.scoring import rank_correlation
+from roofplan.evidence.scoring import LEAST_SWEEP, rank_correlation
 from roofplan.evidence.training import TrainingCase, training_case
 from roofplan.records.calibration import Fit
 from roofplan.training.certainty import step_certainty
 from roofplan.training.ledger import fullest, ledgers
 from roofplan.training.step import Step, step
-
-LEAST_SWEEP = 15
-"""Least number of runs in a sweep for its order to be scored [1]."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,7 @@ def _buses(rows: Sequence[Timed]) -> list[Constant]:
     for one in best.values():
         if one.size >= LARGE_ON_A_BUS:
             seen = float(collectives.ring_volume_factor(one.ranks)) * one.size / one.seconds
-            rates[one.device.id][one.ranks] = max(rates[one.device.id].get(one.ranks, 0.0), seen)
+            rates[one.device.id][one.ranks] = max(rates[one.device.id].get(one.ranks, seen), seen)
 
     def law(p: Sequence[float], one: Timed) -> float:
         start, step = p
