@@ -36,7 +36,7 @@ from roofplan.evidence.rows import Assumed
 from roofplan.evidence.scoring import Outcome
 from roofplan.laws import matmul
 from roofplan.present.answers.schemas import answer_schema
-from roofplan.present.screens.calibration import refit_screen
+from roofplan.present.screens.calibration import _where_kept, refit_screen
 from roofplan.present.screens.page import Page
 from roofplan.records.calibration import SLOWDOWN, Constant, Fit, Watched
 from roofplan.records.system import Origin, System
@@ -892,3 +892,17 @@ def test_left_out_runs_are_read_as_they_were_written(tmp_path):
     assert found.predicted == metric
     assert (found.system, found.left_out, found.measured) == (one.system, "system", 0.2)
     assert left_out.kept(FIT, tmp_path / "nothing.csv") == []
+
+
+@pytest.mark.parametrize(
+    ("single", "moved", "keeps", "said"),
+    [
+        (True, (), True, "adds nothing"),
+        (True, (1,), False, "brings one figure"),
+        (True, (1,), True, "--dry-run"),
+        (False, (1,), False, "other runs of yours"),
+        (False, (1,), True, "--dry-run"),
+    ],
+)
+def test_why_nothing_is_kept_is_said(single, moved, keeps, said):
+    assert said in _where_kept(SimpleNamespace(single=single, moved=moved, keeps=keeps), None)

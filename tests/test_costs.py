@@ -163,6 +163,8 @@ def test_a_made_up_chip_costs_what_the_catalogue_s_twin_costs():
         ("chip --node n5 --area 500mm2 --units 132 --sold 144", "--sold"),
         ("chip --node n5 --area 500mm2 --hbm 80GiB --memory hbm9", "known: "),
         ("chip --node n5 --area 500mm2 --hbm 80GiB --gddr 24GiB", "one of them"),
+        ("chip --node n5 --area 500mm2 --hbm 24XB", "--hbm: 24XB has no unit"),
+        ("chip --node n5 --area 500mm2 --gddr 24XB", "--gddr: 24XB has no unit"),
         ("chip h100-sxm --price -5USD", "greater than zero"),
         ("chip --node n5 --area 814mm2 --hbm 80GiB --memory GDDR6", "does not go with"),
         ("chip --node n5 --area 814mm2 --gddr 24GiB --memory HBM3", "does not go with"),

@@ -106,6 +106,7 @@ CASES = {
     ),
     "cached prompts": ({"paged": True, "blocks": 500}, {"sigma": 0.8, "rate": 20.0, "cached": 256}),
     "drafts": ({"grows": 1.7}, {"sigma": 0.5}),
+    "drafts, reserved to the end": ({"grows": 1.7, "reserves": True, "blocks": 800}, {"sigma": 0.8, "rate": 10.0}),
     "drafts, few blocks": ({"grows": 1.7, "paged": True, "blocks": 300}, {"sigma": 0.5, "rate": 20.0}),
     "one token": ({}, {"answer": 1}),
     "long prompts": ({}, {"mean": 4000, "sigma": 0.6, "rate": 1.0}),
