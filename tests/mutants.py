@@ -2,7 +2,7 @@
 
 A mutant changes one operator, comparison, number, condition or statement of `src` in a copy of the project, and is killed by the
 first test that fails. First the suite runs once, slow tests too, with a probe at every place that will change, which tells the tests
-that pass there; then each mutant meets those tests, the quick ones first, and those that survive meet others at random. Equivalent
+that pass there; then each mutant meets those tests, one case of each function before others, and those that survive meet more. Equivalent
 mutants, which no test can notice, stand with their reasons in `tests/golden/equivalent_mutants.toml` and do not count; everything
 else that survives its share of time does. Several seeds share the first run of the suite.
 """
@@ -28,7 +28,7 @@ from queue import Queue
 ROOT = Path(__file__).parent.parent
 EQUIVALENT = ROOT / "tests" / "golden" / "equivalent_mutants.toml"
 QUICK, LONG = 30.0, 120.0
-"""Seconds of tests that a mutant meets, the quick ones first; and of those that a survivor meets then, at random."""
+"""Seconds of tests that a mutant meets, and of those that a survivor meets then."""
 
 COMPILED = {"src/roofplan/simulation/core.py", "src/roofplan/simulation/steps.py"}
 """Files whose functions numba compiles too, which knows no probes."""
@@ -326,10 +326,20 @@ def candidates(mutant, own, mutants, tests, seconds):
             near[1] |= passing
     far = {test: 0 if own else 2 - sum(test in one for one in near) for test in own or seconds}
     far |= {test: -1 for test in far if mutant.declares and test.startswith(DECLARED)}
-    quick = within(QUICK, sorted(far, key=lambda test: (far[test], seconds[test])), seconds)
-    left = sorted(far.keys() - set(quick))
-    random.Random(str(mutant)).shuffle(left)  # noqa: S311 - nothing secret
-    return quick, within(LONG, sorted(left, key=lambda test: far[test]), seconds)
+    turn = turns(far, random.Random(str(mutant)))  # noqa: S311 - nothing secret
+    quick = within(QUICK, sorted(far, key=lambda test: (far[test], turn[test], seconds[test])), seconds)
+    left = sorted(far.keys() - set(quick), key=lambda test: (far[test], turn[test], seconds[test]))
+    return quick, within(LONG, left, seconds)
+
+
+def turns(tests, chance):
+    """Return when each test has its turn: cases of one function see much the same, so each function tries one before any tries another."""
+    cases = defaultdict(list)
+    for test in sorted(tests):
+        cases[test.partition("[")[0]].append(test)
+    for several in cases.values():
+        chance.shuffle(several)
+    return {test: turn for several in cases.values() for turn, test in enumerate(several)}
 
 
 def within(budget, tests, seconds):

@@ -827,6 +827,15 @@ def test_drafts_need_a_draft_layer():
     assert float(drafted.tpot.value) > float(alone.tpot.value)
 
 
+def test_one_drafted_token_needs_the_draft_layer_in_memory():
+    for rate in (None, "1req/s"):
+        alone, drafts = (
+            plan_serving("deepseek-v3", ["h200-sxm:8"], draft=draft, rate=rate, strategy="tp=8,ep=8").plans[0].memory
+            for draft in (None, "1:0.8")
+        )
+        assert drafts.weights > 1.01 * alone.weights
+
+
 def test_users_may_be_counted_by_group_and_stage():
     box, strategy = machine("h100-sxm:16")[0], Strategy(tp=4, pp=2, dp=2)
     whole, each = (

@@ -217,6 +217,15 @@ def test_an_eight_bit_cache_is_a_byte_a_number():
     assert figure(found, "tokens").exact
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_cache_of_no_stated_type_has_two_bytes_a_number(tmp_path, dtype):
+    text = "INFO Initializing a V1 LLM engine (v0.10.2) with config: max_seq_len=8192\n"
+    text += "INFO Available KV cache memory: 10.00 GiB\nINFO GPU KV cache size: 466,032 tokens\n"
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(SMOL | {"torch_dtype": dtype}))
+    assert figure(explained(startup_of(text), MemoryInputs(log="x", model=str(config))), "tokens").exact
+
+
 def test_a_cache_type_that_is_not_described_is_compared_with_nothing():
     text = "INFO Available KV cache memory: 10.00 GiB kv_cache_dtype=odd8\nINFO GPU KV cache size: 1 tokens\n"
     found = explained(startup_of(text), MemoryInputs(log="x", model="llama-3.1-8b"))
