@@ -316,7 +316,7 @@ def covering(place, mutants, jobs):
 def candidates(mutant, own, mutants, tests, seconds):
     """Return the tests that a mutant meets, in two turns: those of its place, or those of its file and of its room before others.
 
-    What modules declare meets the tests of declarations first.
+    What modules declare meets the tests of declarations first, and what no probe sees those named for its room.
     """
     near = [set(), set()]
     for other, passing in zip(mutants, tests, strict=True):
@@ -325,7 +325,8 @@ def candidates(mutant, own, mutants, tests, seconds):
         if Path(other.file).parent == Path(mutant.file).parent:
             near[1] |= passing
     far = {test: 0 if own else 2 - sum(test in one for one in near) for test in own or seconds}
-    far |= {test: -1 for test in far if mutant.declares and test.startswith(DECLARED)}
+    first = DECLARED if mutant.declares else "" if own else f"tests/test_{Path(mutant.file).parent.name}"
+    far |= {test: -1 for test in far if first and test.startswith(first)}
     turn = turns(far, random.Random(str(mutant)))  # noqa: S311 - nothing secret
     quick = within(QUICK, sorted(far, key=lambda test: (far[test], turn[test], seconds[test])), seconds)
     left = sorted(far.keys() - set(quick), key=lambda test: (far[test], turn[test], seconds[test]))

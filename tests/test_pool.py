@@ -13,7 +13,7 @@ from roofplan.inputs import PoolPlanInputs
 from roofplan.pool.layout import Layout, Problem, Stage
 from roofplan.pool.members import members
 from roofplan.pool.request import pool_request
-from roofplan.pool.search import best_layout
+from roofplan.pool.search import _arrived, best_layout
 from roofplan.present.screens import pool as screens
 from roofplan.records.pool import CLIENT, LAST
 
@@ -299,3 +299,10 @@ def test_when_members_are_there_is_said_of_those_that_do_not_say(some, churn, sa
     under = SimpleNamespace(churn=churn, session=3600.0, pattern="steady", online=0.7)
     found = SimpleNamespace(circumstances=under, plan=SimpleNamespace(request=SimpleNamespace(members=some)))
     assert screens._coming(found) == [says]
+
+
+def test_only_the_client_itself_begins_without_a_hop():
+    hop, begun = np.array([[0.0, 3.0], [5.0, 0.0]]), np.array([1.0, 2.0])
+    never = np.full((2, 2), np.inf)
+    assert _arrived(never, begun, hop, 0, 0, hub=False).tolist() == [1.0, 2.0]
+    assert _arrived(never, begun, hop, 0, 1, hub=False).tolist() == [4.0, 5.0]

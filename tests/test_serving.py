@@ -20,6 +20,7 @@ from roofplan.laws import batching, collectives
 from roofplan.operations import head_format
 from roofplan.operations.table import Operation, Split, Step, element_bytes
 from roofplan.records.strategy import Strategy
+from roofplan.records.terms import Term
 from roofplan.records.ties import TIE
 from roofplan.records.workload import Constraints, Workload
 from roofplan.serving import (
@@ -45,7 +46,7 @@ from roofplan.serving.certainty import system_of
 from roofplan.serving.request import pins
 from roofplan.serving.step import PIECES, engine_term, launched, replayed, step_operations, step_term
 from roofplan.timing.figures import THROUGHPUT, TIME_PER_TOKEN
-from roofplan.timing.kernels import compute_rate, kernels_of, started_of
+from roofplan.timing.kernels import ROOFLINE, compute_rate, kernels_of, started_of
 from roofplan.timing.network import Ranks, all_reduce
 from roofplan.timing.power import power_limits
 from roofplan.timing.rates import rates, scopes_by_vendor
@@ -825,6 +826,18 @@ def test_drafts_need_a_draft_layer():
         for w in (Workload(), Workload(drafted=1, acceptance=0.0001))
     )
     assert float(drafted.tpot.value) > float(alone.tpot.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "work", "limit"),
+    [(1, 1.5, "compute"), (2, 1.5, "memory_bandwidth"), (2, 2.5, "compute"), (9, 1.2, "compute")],
+)
+def test_rows_one_by_one_compute_while_the_first_is_read(rows, work, limit):
+    """Of n rows, n - 1 compute after the reads; one row alone computes beside them."""
+    numbers = dict(zip(ROOFLINE, ((1.0, "B"), (1.0, "B/s"), (work, "FLOP"), (1.0, "FLOP/s")), strict=True)) | {
+        "rows": rows
+    }
+    assert limit_of(Term("product", 1.0, "s", law="roofline.row_by_row_time", numbers=numbers)) == limit
 
 
 def test_one_drafted_token_needs_the_draft_layer_in_memory():

@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import pytest
 import roofplan as rp
 from roofplan.errors import InputError
 from roofplan.present.charts.load import under_load
+from roofplan.serving.plan import UnderLoad
+from roofplan.simulation.ranking import _worst
 from roofplan.simulation.report import sure_under_load
 
 ASKED = {"on": "h100-sxm:8", "strategy": "tp=4,dp=2", "rate": "4req/s", "requests": 1500}
@@ -357,3 +360,9 @@ def test_an_answer_of_one_token_ends_as_surely_as_it_begins(output, like):
     found = sure_under_load(plan)
     assert found["e2e"] == found[like]
     assert found["ttft"].half != found["tpot"].half
+
+
+def test_the_limit_that_is_missed_by_most_is_named():
+    felt = UnderLoad(1, 0.5, (("TTFT p90", 3.0, 2.0), ("TPOT p90", 0.06, 0.05)), 0.0)
+    assert _worst(SimpleNamespace(under_load=felt)) == "TTFT p90 by 50%"
+    assert "queue grows" in _worst(SimpleNamespace(under_load=felt._replace(growth=0.1)))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from inspect import isfunction
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import platformdirs
 
 from roofplan.serving.surface import Surface, Values
 from roofplan.simulation import core, records, steps
@@ -28,16 +31,20 @@ def compiled() -> Callable[..., records.State] | None:
     It returns the state afterwards, whose queues are arrays.
     """
     try:
-        from numba import njit
+        from numba import config, njit
     except ImportError:
         return None
     timed, copy = _copied(steps), _copied(core)
-    timed.bisect_right = njit(cache=True, error_model="numpy")(_bisect_right)
-    for module, home in ((timed, steps), (copy, core)):
-        for name, value in vars(home).items():
-            if isfunction(value) and value.__module__ == home.__name__:
-                built = njit(inline="always" if name in INLINED else "never", cache=True, error_model="numpy")
-                setattr(module, name, built(getattr(module, name)))
+    given, config.CACHE_DIR = config.CACHE_DIR, _kept_in(config.CACHE_DIR)
+    try:
+        timed.bisect_right = njit(cache=True, error_model="numpy")(_bisect_right)
+        for module, home in ((timed, steps), (copy, core)):
+            for name, value in vars(home).items():
+                if isfunction(value) and value.__module__ == home.__name__:
+                    built = njit(inline="always" if name in INLINED else "never", cache=True, error_model="numpy")
+                    setattr(module, name, built(getattr(module, name)))
+    finally:
+        config.CACHE_DIR = given
     for name in vars(steps).keys() & vars(core).keys():
         if isfunction(getattr(steps, name)):
             setattr(copy, name, getattr(timed, name))
@@ -60,6 +67,15 @@ def compiled() -> Callable[..., records.State] | None:
         return now._replace(heap=heap, order=order, waiting=waiting, ended=ended)
 
     return on_arrays
+
+
+def _kept_in(given: str) -> str:
+    """Return where machine code is kept, in a folder that the user gave to numba or in the user's own cache.
+
+    numba knows a function by its own file alone, but what it compiles holds code of all of these.
+    """
+    code = b"".join(Path(str(module.__file__)).read_bytes() for module in (core, steps, records, sys.modules[__name__]))
+    return str(Path(given or platformdirs.user_cache_dir("roofplan")) / f"events-{zlib.crc32(code):08x}")
 
 
 def _borrowed() -> Callable[..., object]:
