@@ -169,6 +169,7 @@ def test_a_request_is_read_back_and_answers_the_same(run_json, tmp_path):
     assert second["plans"] == first["plans"]
 
 
+@pytest.mark.slow
 def test_reproduce_judges_the_same_plan(run_json):
     import shlex
 
@@ -457,13 +458,13 @@ def test_no_line_speaks_of_zero_more_devices(run):
 @pytest.mark.parametrize(
     ("flag", "impossible", "harder"),
     [
-        ("--rate", "900req/s", 1.1),
-        ("--power", "100W", 0.9),
-        ("--concurrency", "100000", 1.1),
-        ("--ttft", "1ms", 0.9),
-        ("--tokens-per-second-per-user", "5000", 1.1),
+        pytest.param("--rate", "900req/s", 1.1, marks=pytest.mark.slow),
+        pytest.param("--power", "100W", 0.9, marks=pytest.mark.slow),
+        pytest.param("--concurrency", "100000", 1.1, marks=pytest.mark.slow),
+        pytest.param("--ttft", "1ms", 0.9, marks=pytest.mark.slow),
+        pytest.param("--tokens-per-second-per-user", "5000", 1.1, marks=pytest.mark.slow),
         ("--tpot", "1ms", 0.9),
-        ("--budget", "0.1USD/h", 0.9),
+        pytest.param("--budget", "0.1USD/h", 0.9, marks=pytest.mark.slow),
     ],
 )
 def test_a_way_out_is_taken_when_pasted_and_a_tenth_less_is_not(run_json, flag, impossible, harder):

@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parent.parent / "src" / "roofplan"
 
 
@@ -73,6 +75,7 @@ def gaps(function):
     return missing + [one for one in given if one not in listed]
 
 
+@pytest.mark.slow
 def test_what_other_rooms_import_is_documented():
     functions = lent(modules())
     assert len(functions) > 200

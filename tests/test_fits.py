@@ -134,6 +134,7 @@ def test_first_tokens_tell_a_launch_from_a_front_end():
     assert host_launch({"vllm": [run._replace(kernels=0.0) for run in runs]}).kind == "guess"
 
 
+@pytest.mark.slow
 def test_first_tokens_on_devices_of_other_vendors_tell_nothing_of_a_front_end(monkeypatch):
     away = [case for case in clean_cases() if case.row["source_key"] == "optimum-neuron"]
     assert all("ttft" in case.measured for case in away)

@@ -456,6 +456,7 @@ def test_stating_what_was_assumed_narrows_a_served_figure_or_leaves_it(unstated)
     ("release", "beside"),
     [("vllm-0.2", ["vllm-0.6"]), ("vllm-0.8", ["vllm-0.6", "vllm-0.11"]), ("vllm-0.33", ["vllm-0.20"])],
 )
+@pytest.mark.slow
 def test_the_releases_beside_one_are_its_own(release, beside):
     case = next(one for one, _ in served_cases() if one.engine.name == "vllm")
     versions = [other.engine.id for other in alternatives(replace(case, engine=catalogue.engine(release)), VERSION)]

@@ -43,6 +43,7 @@ def test_among_plans_that_cost_the_same_the_quickest_stands_first():
 
 
 @pytest.mark.parametrize("best", ["cost", "throughput", "latency", "energy"])
+@pytest.mark.slow
 def test_no_plan_stands_above_one_that_is_better_by_more_than_a_tie(best):
     plans = plan_serving("qwen3-30b-a3b", ["h100-sxm:8"], tpot="50ms", best=best, engine="any").plans
     values = [objective(plan, best) for plan in plans]

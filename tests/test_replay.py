@@ -3,9 +3,9 @@
 import pytest
 import replays
 
-HEAVY = {"serving": 32, "training": 48, "money": 32}
-RARE = HEAVY | {"screens": 8, "load": 20, "pools": 16, "pages": 10, "launch": 35}
-RARE |= {"rows": 40, "shown": 30, "refused": 40, "seen": 6}
+HEAVY = {"serving": 40, "training": 100, "money": 40}
+RARE = HEAVY | {"screens": 16, "load": 50, "pools": 26, "pages": 20, "launch": 35}
+RARE |= {"rows": 40, "shown": 40, "refused": 100, "seen": 12}
 """Kinds of which quick tests take one answer in so many, slow tests all others."""
 
 LONG = {

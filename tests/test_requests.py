@@ -54,7 +54,7 @@ def test_an_answer_of_another_command_is_refused_with_the_command_that_reads_it(
 
 
 REPRODUCED = [
-    ["gpt-oss-120b", "--on", "gb200-nvl72", "--best", "energy"],
+    pytest.param(["gpt-oss-120b", "--on", "gb200-nvl72", "--best", "energy"], marks=pytest.mark.slow),
     ["llama-3.1-8b", "--on", "l40s:4", "--rate", "0.1req/s"],
     ["llama-3.1-405b", "--on", "dgx-h100:2", "--strategy", "tp=16"],
     ["llama-3.1-8b", "--on", "h100-sxm:1", "--kv-precision", "fp8", "--price", "2.50USD/h"],

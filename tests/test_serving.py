@@ -840,6 +840,7 @@ def test_rows_one_by_one_compute_while_the_first_is_read(rows, work, limit):
     assert limit_of(Term("product", 1.0, "s", law="roofline.row_by_row_time", numbers=numbers)) == limit
 
 
+@pytest.mark.slow
 def test_one_drafted_token_needs_the_draft_layer_in_memory():
     for rate in (None, "1req/s"):
         alone, drafts = (

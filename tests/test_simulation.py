@@ -285,6 +285,7 @@ def by_batches(values, batches=50):
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+@pytest.mark.slow
 def test_one_seat_with_equal_requests_is_m_d_1(load):
     found, service = waits([200] * 40_000, load, 0)
     mean, error = by_batches(found)
@@ -292,6 +293,7 @@ def test_one_seat_with_equal_requests_is_m_d_1(load):
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+@pytest.mark.slow
 def test_one_seat_with_exponential_requests_is_m_m_1(load):
     turns = np.maximum(1, np.random.default_rng(1).exponential(1000.0, 40_000).astype(int))
     found, service = waits(turns.tolist(), load, 2)

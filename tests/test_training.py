@@ -71,6 +71,7 @@ def errors(runs, source, what="time", keep=bool):
         ("torchtitan", 0.07, 0.04),
     ],
 )
+@pytest.mark.slow
 def test_memory_of_published_runs(runs, source, mean, median):
     found = errors(runs, source, "memory")
     assert found.mean < mean
@@ -81,6 +82,7 @@ def test_published_out_of_memory_runs_are_judged_so():
     assert report.out_of_memory(FIT) == (8, 8)
 
 
+@pytest.mark.slow
 def test_step_time_of_published_runs(runs):
     several = errors(runs, "vtrain", keep=lambda one: not one.single)
     assert several.mean < 0.06
@@ -91,6 +93,7 @@ def test_step_time_of_published_runs(runs):
     assert errors(runs, "llm-foundry").mean < 0.06
 
 
+@pytest.mark.slow
 def test_order_inside_each_sweep(runs):
     found = report.sweeps(runs)
     assert len(found) == 4
@@ -473,12 +476,14 @@ def test_llama_3_s_interruptions_are_its_own():
 # Plans and the command -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_deadline_that_no_devices_meet_says_the_limit():
     with pytest.raises(NoPlan, match="more devices cannot bring it below"):
         plan_training("llama-3.1-70b", ["h100-sxm:512"], tokens="1T", batch="512seq", deadline="1min")
 
 
 @pytest.mark.parametrize("count", [64, 512, 2048])
+@pytest.mark.slow
 def test_no_plan_is_quicker_than_the_least_time(count):
     result = plan_training("llama-3.1-8b", [f"h100-sxm:{count}"], tokens="100B", batch="8seq", sequence="128k")
     for plan in result.plans:
@@ -630,6 +635,7 @@ def test_inputs_read_back_answer_the_same(run_json, tmp_path):
     assert second["plans"][0]["metrics"] == first["plans"][0]["metrics"]
 
 
+@pytest.mark.slow
 def test_reproduce_plans_the_same_layout(run_json):
     _, first = run_json("train", *TRAINS[0])
     words = first["plans"][0]["reproduce"].split()[1:]
@@ -703,6 +709,7 @@ def test_a_deadline_without_a_machine_buys_the_cheapest_in_time(run_json):
     assert document["inputs"]["best"] == "cost"
 
 
+@pytest.mark.slow
 def test_more_devices_are_offered_only_where_they_meet_the_deadline(run_json):
     code, document = run_json("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--tokens", "10B", "--deadline", "1d")
     assert code == 1
@@ -734,6 +741,7 @@ def test_deepspeed_s_file_multiplies_to_the_batch(run):
     )
 
 
+@pytest.mark.slow
 def test_a_framework_that_cannot_run_a_layout_refuses_it(run):
     code, _, error = run(
         "train", "llama-3.1-70b", "--on", "h100-sxm:64", "--framework", "megatron", "--emit", "deepspeed"
@@ -794,6 +802,7 @@ def test_accelerate_reads_its_launch_line(run, method):
     assert found.training_script == "train.py"
 
 
+@pytest.mark.slow
 def test_a_machine_that_megatron_does_not_know_is_planned_with_one_that_does(run_json):
     _, document = run_json("train", "llama-3.1-8b", "--on", "tpu-v5p:64")
     assert document["plans"][0]["framework"] == "maxtext-0.1"
@@ -824,6 +833,7 @@ def test_uneven_experts_cost_the_busiest_rank_time_and_memory_only_where_they_ar
     assert whole[0] == whole[1]
 
 
+@pytest.mark.slow
 def test_imbalance_is_asked_for_said_and_refused_without_experts(run, run_json):
     _, even_one = run_json("train", "mixtral-8x7b", "--on", "h100-sxm:64")
     _, uneven = run_json("train", "mixtral-8x7b", "--on", "h100-sxm:64", "--imbalance", "1.5")
@@ -837,6 +847,7 @@ def test_imbalance_is_asked_for_said_and_refused_without_experts(run, run_json):
         assert "--imbalance" in err
 
 
+@pytest.mark.slow
 def test_layers_that_do_not_divide_are_dealt_by_name(run):
     words = ("--on", "h100-sxm:64", "--batch", "256seq", "--strategy", "pp=4", "--emit", "megatron")
     code, out, _ = run("train", "deepseek-v2-lite", *words)
@@ -848,6 +859,7 @@ def test_layers_that_do_not_divide_are_dealt_by_name(run):
 
 
 @pytest.mark.parametrize(("model", "pp"), [("llama-3.1-405b", 16), ("deepseek-v2-lite", 4), ("llama-3.1-8b", 8)])
+@pytest.mark.slow
 def test_the_launch_deals_layers_as_the_plan_does(model, pp):
     """Chunks named in the launch, or counted with embedding and head, are the stages that were timed."""
     found = plan_training(
@@ -1047,6 +1059,7 @@ def test_a_taper_of_one_is_none_and_a_pod_of_all_neither():
     assert times[0] == times[2]
 
 
+@pytest.mark.slow
 def test_fabrics_are_asked_for_by_flag_or_by_name(run, run_json):
     _, slow = run_json(
         *["train", "llama-3.1-8b", "--on", "h100-sxm:512", "--fabric", "pod=64,taper=16", "--strategy", "tp=1,pp=1"]
@@ -1233,6 +1246,7 @@ def test_launches_say_dispatchers_and_refuse_what_they_have_no_words_for(run):
     assert "--rdzv-endpoint" in text
 
 
+@pytest.mark.slow
 def test_devices_without_bf16_train_in_fp16(run_json):
     _, found = run_json("train", "llama-3.1-8b", "--on", "v100-sxm2-32:64", "--batch", "256seq", "--sequence", "2k")
     assert found["job"]["precision"] == "fp16"
@@ -1274,6 +1288,7 @@ def test_the_slowest_stage_is_told_element_by_element_and_lacks_what_it_does_not
 
 
 @pytest.mark.parametrize(("share", "factor"), [(1.5, 2), (3.0, 4), (6.0, 8)])
+@pytest.mark.slow
 def test_a_deadline_that_is_missed_names_the_least_doubling_that_meets_it(share, factor):
     run = {"tokens": "100B", "framework": "megatron"}
     days = rp.plan_training("llama-3.1-8b", "h100-sxm:8", **run).plans[0].run.elapsed / 86400.0
@@ -1307,6 +1322,7 @@ def test_a_framework_that_is_much_quicker_is_named():
     assert not [text for code, text in dense.warnings if code == "quicker_framework"]
 
 
+@pytest.mark.slow
 def test_sends_between_chunks_run_beside_compute_where_the_framework_does_so():
     job = {"strategy": "tp=2,pp=4,interleave=4", "batch": "128seq", "sequence": "4096"}
     core = plan_training("llama-3.1-8b", ["h100-sxm:64"], framework="megatron-core", **job).plans[0]
@@ -1363,6 +1379,7 @@ def test_the_least_devices_hold_the_states_and_meet_the_deadline():
     assert _least_devices(asked, MODEL, 989e12, 1e15, None) == 1.0
 
 
+@pytest.mark.slow
 def test_utilisation_is_of_the_peak_of_the_format_that_multiplies():
     plans = [plan_training("llama-3.1-8b", on=["h100-sxm:64"], precision=name).plans[0] for name in ("bf16", "fp8")]
     assert [dense_peak(plan) / 1e12 for plan in plans] == pytest.approx([989.4, 1979.0], rel=1e-3)

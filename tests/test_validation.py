@@ -207,6 +207,7 @@ DRAWN = "1024.5"
 """A mean of prompts whose lengths were drawn, since it is no whole number [token]."""
 
 
+@pytest.mark.slow
 def test_clients_count_however_many_requests_they_send():
     few, many = (
         predicted_figures(closed_loop(input_len=DRAWN, client_concurrency=n, queued_requests=100 * n), FIT)
@@ -255,6 +256,7 @@ def test_one_client_before_several_replicas_is_one_client():
     assert two["tpot"].value == pytest.approx(one["tpot"].value, rel=0.01)
 
 
+@pytest.mark.slow
 def test_percentiles_of_a_simulated_run_are_those_of_its_requests():
     found = {
         said: predicted_figures(closed_loop(client_concurrency=64, queued_requests=640, percentile=said), FIT)
