@@ -91,6 +91,7 @@ def test_bad_input_is_one_document_with_json(run_json, words, said):
     assert said in document["error"]["message"] or said == document["error"]["code"]
 
 
+@pytest.mark.slow
 def test_no_plan_is_exit_1_with_ways_out(run, run_json):
     code, out, err = run("serve", "llama-3.1-70b", "--on", "rtx-4090:4")
     assert (code, err) == (1, "")

@@ -395,6 +395,7 @@ def test_train_prints_the_bracket_that_validate_scores():
 
 
 @pytest.mark.parametrize("unstated", ["recompute", "micro-batch", "network", "imbalance"])
+@pytest.mark.slow
 def test_stating_what_was_assumed_narrows_a_step_or_leaves_it(unstated):
     found = [case for case in trained_cases() if unstated in case.unstated][:12]
     assert found
@@ -539,6 +540,7 @@ def test_first_tokens_of_clients_alone_hold_the_front_end():
     assert seen.get("queue", {False}) == {False}
 
 
+@pytest.mark.slow
 def test_a_network_that_is_not_stated_is_slower_if_anything():
     case = next(case for case in trained_cases() if "network" in case.unstated and case.machine.hosts > 8)
     (other,) = ALTERNATIVES["network"](Asked(case.model, case.job, case.layout, case.machine, case.framework))
@@ -551,6 +553,7 @@ def test_a_network_that_is_not_stated_is_slower_if_anything():
     assert high >= 1.0
 
 
+@pytest.mark.slow
 def test_kept_outcomes_keep_their_part_of_the_front_end(tmp_path):
     outcomes = [one for one in kept(FIT) if one.metric == "ttft" and one.predicted.doubt.front][:40]
     assert outcomes

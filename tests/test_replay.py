@@ -1,25 +1,25 @@
 """About two hundred answers each of serving, training, money and models, and screens, whose figures may not move in a refactor."""
 
+import re
+
 import pytest
 import replays
 
 HEAVY = {"serving": 40, "training": 100, "money": 40}
-RARE = HEAVY | {"screens": 16, "load": 50, "pools": 26, "pages": 20, "launch": 35}
+RARE = HEAVY | {"screens": 32, "load": 50, "pools": 26, "pages": 20, "launch": 35}
 RARE |= {"rows": 40, "shown": 40, "refused": 100, "seen": 12}
 """Kinds of which quick tests take one answer in so many, slow tests all others."""
 
-LONG = {
-    *("calls accuracy", "calls pools", "calls launched", "calls paid", "calls operations"),
-    "serve kimi-k2 --on mi300x:8 --budget 30USD/h --tpot 40ms --context 32k --output 16",
-    "simulate deepseek-r1 --on h200-sxm:8 --engine sglang --find rate --slo ttft=2s@p99 --requests 100",
-}
-"""Scenes that take seconds."""
+LONG = re.compile(
+    r"calls (accuracy|pools|launched|paid|operations|tables_of_steps|predicted_steady_states)|--(slo|find) |--best throughput|kimi-k2 "
+)
+"""Answers that take seconds: scenes of many, loads that are simulated, pools for throughput."""
 
 
 def cases():
     for kind in replays.KINDS:
         for number, words in enumerate(replays.recorded(kind)):
-            slow = kind == "tables" or words in LONG or number % RARE.get(kind, 1) > 0
+            slow = kind == "tables" or LONG.search(words) or number % RARE.get(kind, 1) > 0
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(kind, words, id=words, marks=marks)
 

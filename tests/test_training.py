@@ -380,6 +380,7 @@ def test_model_flops_are_six_a_parameter_and_attention():
 @pytest.mark.parametrize(
     ("name", "on", "batch"), [("llama-3.2-1b", "h100-sxm:8", 16), ("llama-3.1-8b", "a100-sxm-80:16", 32)]
 )
+@pytest.mark.slow
 def test_the_search_finds_what_brute_force_finds(name, on, batch):
     model, box = read_model(name), machine(on)[0]
     asked = Job(sequence=2048, batch=batch, optimizer=ADAM)
@@ -684,6 +685,7 @@ def test_launch_lines(run, target, framework, expected):
         (("llama-3.1-8b", "--on", "h100-sxm:8", "--method", "lora"), "megatron", "has no lora"),
     ],
 )
+@pytest.mark.slow
 def test_launches_that_would_run_something_else_are_refused(run, words, target, said):
     code, _, err = run("train", *words, "--batch", "256seq", "--emit", target)
     assert code == 2
@@ -718,6 +720,7 @@ def test_more_devices_are_offered_only_where_they_meet_the_deadline(run_json):
     assert found["plans"][0]["metrics"]["days"]["value"] <= 1.0
 
 
+@pytest.mark.slow
 def test_a_machine_named_twice_is_one(run_json):
     _, once = run_json("train", "llama-3.1-8b", "--on", "h100-sxm:8")
     _, twice = run_json("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--on", "h100-sxm:8")
@@ -1436,6 +1439,7 @@ def test_the_largest_box_still_updates_weights_on_its_processors():
 
 
 @pytest.mark.parametrize(("tokens", "said"), [("20M", "min"), ("3B", "h"), ("100B", "days")])
+@pytest.mark.slow
 def test_the_length_of_a_run_is_told_in_a_unit_that_fits_it(run, tokens, said):
     _, out, _ = run("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--tokens", tokens, "--batch", "64seq")
     value, unit = re.search(r"finish +([\d,.]+) (\w+) \[", out).groups()

@@ -499,6 +499,7 @@ def test_a_fit_without_a_publisher_starts_where_the_whole_one_ended(monkeypatch)
     assert starts == [({"llm-foundry"}, None), ({"llm-foundry"}, {"begin": 1})]
 
 
+@pytest.mark.slow
 def test_rows_that_predictors_are_compared_on_are_in_no_fit():
     assert "nvidia-gap-runs" in NOT_FOR_FITTING
     assert not any(case.row["source_key"] in NOT_FOR_FITTING for case in usable(frozenset()))
