@@ -35,7 +35,8 @@ def compiled() -> Callable[..., records.State] | None:
     except ImportError:
         return None
     timed, copy = _copied(steps), _copied(core)
-    given, config.CACHE_DIR = config.CACHE_DIR, _kept_in(config.CACHE_DIR)
+    settings: Any = config
+    given, settings.CACHE_DIR = settings.CACHE_DIR, _kept_in(settings.CACHE_DIR)
     try:
         timed.bisect_right = njit(cache=True, error_model="numpy")(_bisect_right)
         for module, home in ((timed, steps), (copy, core)):
@@ -44,7 +45,7 @@ def compiled() -> Callable[..., records.State] | None:
                     built = njit(inline="always" if name in INLINED else "never", cache=True, error_model="numpy")
                     setattr(module, name, built(getattr(module, name)))
     finally:
-        config.CACHE_DIR = given
+        settings.CACHE_DIR = given
     for name in vars(steps).keys() & vars(core).keys():
         if isfunction(getattr(steps, name)):
             setattr(copy, name, getattr(timed, name))
