@@ -23,7 +23,7 @@ from roofplan.serving.ledger import Ledger
 from roofplan.serving.plan import DEFAULT_TPOT, Plan, Refusal, Request, Tally
 from roofplan.serving.rules import legal
 from roofplan.serving.settings import names_of, with_settings
-from roofplan.serving.setup import Footprints, Setup
+from roofplan.serving.setups import Footprints, Setup
 from roofplan.serving.space import (
     COMPETING,
     at_precision,

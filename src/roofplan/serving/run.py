@@ -16,7 +16,7 @@ from roofplan.serving.misses import no_plan
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Result, Tally
 from roofplan.serving.prediction import predict
-from roofplan.serving.setup import Setup
+from roofplan.serving.setups import Setup
 from roofplan.serving.space import check_pins
 from roofplan.timing.rates import rates
 

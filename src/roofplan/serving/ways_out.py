@@ -18,7 +18,7 @@ from roofplan.records.hardware import Machine
 from roofplan.serving.evaluate import DEMANDS, candidates, evaluate
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Tally
-from roofplan.serving.setup import MOST_SEATS
+from roofplan.serving.setups import MOST_SEATS
 from roofplan.serving.space import COMPETING, at_precision, choose_engine, narrower, refuses_format
 
 
