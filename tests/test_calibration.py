@@ -906,3 +906,18 @@ def test_left_out_runs_are_read_as_they_were_written(tmp_path):
 )
 def test_why_nothing_is_kept_is_said(single, moved, keeps, said):
     assert said in _where_kept(SimpleNamespace(single=single, moved=moved, keeps=keeps), None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "law", "spread", "prior"),
+    [
+        (5, "bandwidth", 0.3, 0.3),
+        (5, "bandwidth", 0.01, 0.1),
+        (5, "bandwidth", 2.0, 0.5),
+        (0, "bandwidth", 0.3, 0.5),
+        (5, "engine_step", 0.3, 0.5),
+        (5, "front_end", 0.01, 0.5),
+    ],
+)
+def test_constants_of_one_s_own_machine_vary_by_what_published_ones_do(rows, law, spread, prior):
+    assert prior_spread(SimpleNamespace(rows=rows, law=law, spread=spread)) == prior

@@ -12,6 +12,7 @@ from conftest import FIT
 from roofplan import catalogue, plan_serving
 from roofplan.catalogue.machines import machine
 from roofplan.evidence.engines import engine_of
+from roofplan.evidence.fits import __main__ as command
 from roofplan.evidence.fits import prompts
 from roofplan.evidence.fits.engines import decodes, steady_run
 from roofplan.evidence.fits.hierarchy import Block, Prior, fit, linearised
@@ -316,3 +317,36 @@ def test_software_with_kernels_of_its_own_has_one_profile():
 def test_a_mixture_on_a_processor_is_planned():
     plans = plan_serving("qwen3-30b-a3b", ["epyc-9554:1"], concurrency=1, precision="q4_k_m").plans
     assert plans
+
+
+@pytest.mark.parametrize(
+    ("words", "done"),
+    [
+        ([], [("refit", {}), ("leave_publishers_out", ["training", "inference"])]),
+        (["constants"], [("refit", {"kernels": False})]),
+        (["publishers"], [("leave_publishers_out", ["training", "inference"])]),
+        (["publishers", "training"], [("leave_publishers_out", ["training"])]),
+        (["folds"], [("check_folds", ["training", "inference"])]),
+        (["folds", "inference"], [("check_folds", ["inference"])]),
+        (["groups"], [("leave_groups_out", ["training", "inference"])]),
+        (["groups", "inference"], [("leave_groups_out", ["inference"])]),
+        (["worth"], [("tell_worth", None)]),
+    ],
+)
+def test_fits_do_what_their_command_line_asks_for(words, done, monkeypatch):
+    seen = []
+    for name in ("leave_publishers_out", "check_folds", "leave_groups_out", "tell_worth", "refit"):
+
+        def told(*given, name=name, **named):
+            seen.append((name, given[0] if given else named if name == "refit" else None))
+
+        monkeypatch.setattr(command, name, told)
+    monkeypatch.setattr("sys.argv", ["fits", *words])
+    command.main()
+    assert seen == done
+
+
+def test_other_fits_are_refused(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["fits", "everything"])
+    with pytest.raises(SystemExit, match="fits"):
+        command.main()

@@ -414,3 +414,29 @@ def test_last_caches_count_once_where_processors_share_them(tmp_path, monkeypatc
     monkeypatch.setattr(conditions, "CPUS", tmp_path)
     monkeypatch.setattr(conditions, "allowed", lambda: [0, 1])
     assert conditions.cache() == whole * 2**20
+
+
+@pytest.mark.parametrize(
+    ("told", "machine", "found"),
+    [
+        ("model name\t: Some CPU\nflags\t\t: sse avx2 avx512f\n", "x86_64", ("Some CPU", "avx512f")),
+        ("model name\t: Some CPU\nflags\t\t: sse avx2\n", "x86_64", ("Some CPU", "avx2")),
+        ("Features\t: fp asimd\n", "aarch64", ("an M-series", "asimd")),
+        ("", "arm64", ("an M-series", "asimd")),
+        ("", "x86_64", ("an M-series", None)),
+    ],
+)
+def test_processors_say_their_name_and_widest_vectors(told, machine, found, monkeypatch):
+    monkeypatch.setattr(conditions, "_text", lambda path: told if path.name == "cpuinfo" else "2400000")
+    monkeypatch.setattr(conditions, "_said", lambda words: "an M-series\n" if words[0] == "sysctl" else "")
+    monkeypatch.setattr(conditions.platform, "machine", lambda: machine)
+    seen = conditions.processor()
+    assert (seen["processor"], seen.get("widest vectors")) == found
+    assert seen["clock as stated"] == "2400 MHz"
+
+
+def test_no_more_threads_than_the_process_may_use(monkeypatch):
+    monkeypatch.setattr(probe, "processors", lambda: 4)
+    assert [probe._threads(one) for one in (None, 1, 4)] == [4, 1, 4]
+    with pytest.raises(InputError, match="5 are more than the 4 processors"):
+        probe._threads(5)

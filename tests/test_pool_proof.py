@@ -4,7 +4,9 @@ import csv
 import json
 import os
 import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from conftest import golden_rows
 from test_gguf import llama, write
@@ -14,7 +16,10 @@ from roofplan.errors import InputError, UnsupportedFeature
 from roofplan.inputs import PoolPlanInputs, PoolProveInputs
 from roofplan.measure import namespaces, workers
 from roofplan.measure.workers import NoWorkers, Watched
+from roofplan.pool.costs import problem_of
 from roofplan.pool.proof import _split, compared
+from roofplan.pool.request import pool_request
+from roofplan.pool.tensor import shared_layout
 
 
 def proven(one):
@@ -316,3 +321,21 @@ def test_where_programs_were_sought_is_said(monkeypatch, tmp_path, there, said):
     folder = str(tmp_path / "llama") if there else None
     with pytest.raises(NoWorkers, match=said):
         api.prove_pool(PoolProveInputs(llama=folder))
+
+
+def test_alone_nobody_waits_for_a_link():
+    far = ["rtx-4090@1gbe:60ms", "rtx-3060@1gbe:1ms"]
+    plan = api.plan_pool("llama-3-8b", member=far, precision="q4_0", software="distributed-llama")
+    assert [plan.request.members[one.member].name for one in plan.layout.stages] == ["rtx-4090"]
+
+
+def test_who_shares_layers_is_near_enough_and_fast_enough():
+    """Two boards 5 ms apart take 0.32 s for 128 meetings, less than a board takes that computes for 0.63 s more."""
+    boards = ("raspberry-pi-5@1gbe:0.1ms", "raspberry-pi-5@1gbe:5ms", "raspberry-pi-4@1gbe:0.1ms")
+    asked = PoolPlanInputs(model="llama-3-8b", member=boards, precision="q4_0", software="distributed-llama")
+    fit = catalogue.shipped_fit()
+    request = pool_request(api.model_of(asked.model), asked)
+    problem = problem_of(request, fit)
+    half = replace(problem, room=np.full(3, 0.5 * problem.weight.sum() + problem.head_weight))
+    found = shared_layout(request, half, fit)
+    assert {one.member for one in found.layout.stages} == {0, 1}

@@ -4,6 +4,7 @@ import itertools
 import math
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -40,6 +41,7 @@ from roofplan.serving import (
     ordered,
     predict,
     search,
+    user_ladder,
     ways_out,
 )
 from roofplan.serving.certainty import system_of
@@ -1744,3 +1746,24 @@ def test_a_token_budget_that_is_too_small_lets_users_wait_and_computes_no_more_t
 def test_limits_that_cannot_be_kept_together_are_named_whatever_is_known_of_power():
     with pytest.raises(NoPlan, match="--tpot and --ttft cannot be met together"):
         plan_serving("llama-3.1-8b", ["apple-m2-ultra:1"], tpot="1ms", ttft="1ms", precision="q4_k_m")
+
+
+def test_concurrencies_are_powers_of_two_points_between_and_what_is_demanded():
+    assert user_ladder(10).tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 10]
+    assert user_ladder(40, 11).tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 24, 28, 32, 40]
+    assert user_ladder(4, 9).tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("wanted", "able"), [(1, 1), (100, 1), (100, 2), (100, 37), (100, 99), (64, 64), (1000, 64)])
+def test_the_most_users_of_a_change_are_found_in_few_searches(wanted, able, monkeypatch):
+    tried = []
+
+    def searched(asked, _tally, _fit):
+        tried.append(asked.constraints.concurrency)
+        return tried[-1] <= able
+
+    monkeypatch.setattr(ways_out, "candidates", searched)
+    asked = SimpleNamespace(constraints=Constraints(concurrency=wanted))
+    monkeypatch.setattr(ways_out, "_at", lambda _, values: SimpleNamespace(constraints=Constraints(**values)))
+    assert ways_out._most_users(asked, {"concurrency": 1}, FIT) == able
+    assert len(tried) <= 2 * math.ceil(math.log2(able + 1)) + 2

@@ -189,6 +189,20 @@ def test_loads_that_contradict_themselves_are_refused(asked, said):
         rp.simulate("llama-3.1-8b", on="l40s:1", **asked)
 
 
+@pytest.mark.parametrize(
+    ("asked", "last"),
+    [
+        ({"rate": "4req/s", "clients": 3}, "--rate"),
+        ({"burst": 10, "clients": 3}, "--burst"),
+        ({"clients": 4, "find": "rate", "slo": "ttft=1s"}, "--find"),
+    ],
+)
+def test_of_loads_that_exclude_each_other_the_last_is_named(asked, last):
+    with pytest.raises(InputError) as refused:
+        rp.simulate("llama-3.1-8b", on="l40s:1", **asked)
+    assert refused.value.argument == last
+
+
 def test_a_machine_is_needed():
     with pytest.raises(InputError, match="--on is missing"):
         rp.simulate("llama-3.1-8b", rate="1req/s")

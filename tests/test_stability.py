@@ -18,6 +18,7 @@ from roofplan.errors import InputError
 from roofplan.load.statistics import Objective
 from roofplan.measure import stability
 from roofplan.measure.ledger import VARIABLE, Ledger
+from roofplan.measure.request import schedule_of
 from roofplan.measure.sample import Sample
 from roofplan.measure.stability import SHORTEST, Schedule, holds, pettitt, share_ends, stability_of
 
@@ -220,6 +221,11 @@ def test_a_killed_day_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
 def test_what_makes_no_sense_is_refused(given, why):
     with pytest.raises(InputError, match=why):
         observe.measure_stability("http://127.0.0.1:1", **given)
+
+
+def test_one_probe_is_enough():
+    given = observe.StabilityInputs(url="http://127.0.0.1:1", every="1h", for_="1h")
+    assert schedule_of(given, 0.0)[1].count == 1
 
 
 @pytest.mark.parametrize(("first", "changes"), [(SHORTEST - 1, 0), (SHORTEST, 1)])

@@ -83,14 +83,15 @@ def _shortest(request: PoolRequest, problem: Problem, windows: dict[int, tuple[i
         for member, (start, end) in windows.items():
             each = max(means[member], 1.0 / PETALS_RPS)
             trip = 0.0 if member == client else request.members[member].rtt / 2.0 + PETALS_HOP
-            for to in range(at + 1, end + 1) if start <= at < end else ():
+            for to in range(at + 1, end + 1) if start <= at else ():
                 cost = trip + (to - at) * each + done[to]
                 if cost < done[at]:
                     done[at], chosen[at] = cost, (member, to)
     stages, at = [], 0
     while at < problem.layers:
         member, to = chosen[at]
-        stages.append(Stage(member, at, to))
+        first = stages.pop().first if stages and stages[-1].member == member else at
+        stages.append(Stage(member, first, to))
         at = to
     return Layout(client, tuple(stages), problem.outputs[0])
 

@@ -37,13 +37,14 @@ def shared_layout(request: PoolRequest, problem: Problem, fit: Fit) -> Found | N
 
     def cost(member: int) -> float:
         one = request.members[member]
-        return float(whole[member]) + meetings * (one.rtt / 2.0 + float(wire_time(size, one.up, one.down)))
+        met = meetings * (one.rtt / 2.0 + float(wire_time(size, one.up, one.down)))
+        return float(whole[member]) + (met if count > 1 else 0.0)
 
-    order = sorted(range(problem.members), key=cost)
     step, found = decoding(request.workload, 1.0), list[Found]()
     count = 1
     while count <= min(problem.members, max(1, request.model.kv_heads)):
         share = float(problem.weight.sum()) / count
+        order = sorted(range(problem.members), key=cost)
         able = [member for member in order if problem.room[member] >= share][:count]
         stages = tuple(Stage(member, 0, problem.layers) for member in able)
         for asks in able if len(able) == count else ():
