@@ -182,9 +182,6 @@ EXPECTED = {
 TRUST = 0.25
 """Weight of that prior, in publishers [1]."""
 
-TYPICAL = 0.1
-"""Spread from constants, near capacity or from the front end of the pseudo-run that represents the prior of their multiple [1]."""
-
 ROUNDS, STILL = 1000, 1e-4
 """Limit on steps of the search for the sizes of causes, and the relative change of all sizes below which it ends [1]."""
 
@@ -210,13 +207,13 @@ def sizes_of(outcomes: OutcomeArrays, start: Sizes | None = None) -> Sizes:
     level, trust = float(np.average(errors, weights=weights)), TRUST / outcomes.publishers()
     guessed = {name: EXPECTED.get(name, 0.0) * level if name not in MULTIPLES else 1.0 for name in causes}
     sizes = {**guessed, **(start or {})}
-    prior, unit = np.array([*guessed.values()]), np.array([TYPICAL if name in MULTIPLES else 1.0 for name in causes])
+    prior = np.array([*guessed.values()])
     variances = np.array([sizes[name] for name in causes]) ** 2
     with np.errstate(divide="raise", invalid="raise"):
         for _ in range(ROUNDS):
-            spread, alone = np.sqrt(fixed + variances @ squares), unit * np.sqrt(variances)
-            said = squares @ (weights * errors / spread**3) + trust * unit**3 * prior / alone**3
-            usual = squares @ (weights / spread**2) + trust * unit**2 / alone**2
+            spread, alone = np.sqrt(fixed + variances @ squares), np.sqrt(variances)
+            said = squares @ (weights * errors / spread**3) + trust * prior / alone**3
+            usual = squares @ (weights / spread**2) + trust / alone**2
             steps = np.sqrt(said / usual)
             variances = variances * steps
             if np.all(np.abs(steps - 1.0) < STILL):
