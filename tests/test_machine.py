@@ -1,11 +1,15 @@
 """What a machine attains: windows, fits, verdicts, the chip that is made of it, and the laws of processors."""
 
+import csv
 import io
 import itertools
 import json
 import socket
+import sys
+import textwrap
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -440,3 +444,204 @@ def test_no_more_threads_than_the_process_may_use(monkeypatch):
     assert [probe._threads(one) for one in (None, 1, 4)] == [4, 1, 4]
     with pytest.raises(InputError, match="5 are more than the 4 processors"):
         probe._threads(5)
+
+
+SHOWN = """\
+Some CPU @ 2.0GHz · 2 threads · numpy
+  date 2026-11-23 10:00 UTC · widest vectors avx2 · clock as stated 2400 MHz
+
+  fp32      60.0 GFLOPS (median 98%) at 512x512x512, 8 of 8 windows ours
+            GFLOPS of m rows with 4096 x 512 weights beyond caches: 1: 10.0 · 8: 80.0
+  memory    20.0 GB/s (median 100%) read of 1.07 GB, 8 of 8 windows ours
+            GB/s by size: 1.05 MB: 60.0 · 1.07 GB: 20.0
+            15.0 GB/s (median 80%) read and written by copies
+  launch    400 ns between small kernels, each by itself
+  launch    200 ns between small kernels, in a captured graph
+  link      to host: 3.00 us + bytes / 2.00 GB/s, worst 0% off
+  sustained 60.0 GFLOPS at best over 20 s, 25% slower at its end, 79 C
+
+  beside    fp32 products: low, 39% of 154 GFLOPS [2 x 32 FLOP a cycle (avx2) x 2400 MHz as the
+            system states it]: shared or throttled: see the conditions; --sustain shows throttling
+            nothing to compare with: memory reads
+  ! a note on what was measured
+
+wrote {out}: roofplan serve MODEL --on {out}:1
+"""
+
+
+def everything():
+    """Return a probe with a figure of every kind."""
+    found = attained(**{"clock as stated": "2400 MHz", "threads": "2"})
+    more = [
+        *(Figure("message", {"link": "to host", "size": 4**k}, 3e-6 + 4**k / 2e9, 1.0, 4, 8, "s") for k in range(4, 9)),
+        *(
+            Figure("skinny", {"format": "fp32", "m": m, "k": 4096, "n": 512}, m * 1e10, 1e10, 8, 8, "FLOP/s")
+            for m in (8, 1)
+        ),
+        Figure("copy", {"size": 2**30}, 1.5e10, 1.2e10, 8, 8, "B/s"),
+        Figure("launch", {"captured": True}, 2e-7, 4e-7, 8, 8, "s"),
+    ]
+    rows = [{"at": float(k), "rate": (6e10 if k < 5 else 4.5e10), "temperature": str(60 + k)} for k in range(20)]
+    return replace(
+        found, threads=2, figures=[*found.figures, *more], sustained=rows, notes=["a note on what was measured"]
+    )
+
+
+def test_machines_are_shown_with_all_that_was_measured(tmp_path, monkeypatch, run):
+    monkeypatch.setattr(probe, "probed", lambda *_: everything())
+    monkeypatch.setenv("ROOFPLAN_LEDGER", str(tmp_path / "l.sqlite"))
+    out, table, page = (str(tmp_path / name) for name in ("chip.toml", "figures.csv", "page.html"))
+    code, shown, _ = run("measure", "machine", "--out", out, "--csv", table, "--html", page)
+    assert code == 0
+    assert shown == SHOWN.format(out=out)
+    assert Path(out).read_text() == observe._attained(everything(), None, "own", None).chip.replace(
+        '"own"', '"my-some-2-cores"'
+    )
+    with Path(table).open() as file:
+        assert len(list(csv.DictReader(file))) == len(everything().figures)
+    written = Path(page).read_text()
+    for title in ("Products by rows", "Reads by size", "Messages over links", "A sustained run over time"):
+        assert title in written
+
+
+def test_chips_are_shown_unless_they_are_written(tmp_path, monkeypatch, run):
+    cool = [{"at": float(k), "rate": 6e10 + k} for k in range(20)]
+    monkeypatch.setattr(probe, "probed", lambda *_: replace(everything(), sustained=cool))
+    monkeypatch.setenv("ROOFPLAN_LEDGER", str(tmp_path / "l.sqlite"))
+    _, shown, _ = run("measure", "machine")
+    chip_text = shown.split("the chip, to keep with --out chip.toml:\n")[1]
+    for whole, seen in zip(
+        observe._attained(everything(), None, "own", None).chip.splitlines()[2:],
+        textwrap.dedent(chip_text).splitlines()[2:],
+        strict=True,
+    ):
+        assert seen == (whole if len(whole) < 96 else f"{whole[:96]}...")
+    assert "sustained 60.0 GFLOPS at best over 20 s, no slower at its end\n" in shown
+
+
+def test_charts_of_a_machine_hold_its_figures():
+    found = observe._attained(everything(), None, "own", None)
+    products, reads, messages, sustained = of_machine(found)
+    values = [one["data"]["values"] for one in (products, reads, messages, sustained)]
+    assert {"rows": 8, "rate": 80.0, "format": "fp32"} in values[0]
+    assert values[1] == [{"size": 2**20, "rate": 60.0}, {"size": 2**30, "rate": 20.0}]
+    assert values[2][0] == {"size": 256, "time": pytest.approx(3.128), "link": "to host"}
+    assert values[3][0] == {"at": 0.0, "rate": 60.0}
+    assert [one["encoding"]["x"]["scale"]["type"] for one in (products, sustained)] == ["log", "linear"]
+
+
+# What a system says of itself ---------------------------------------------------------------------
+
+
+def test_commands_that_are_not_there_or_fail_say_nothing(tmp_path):
+    assert conditions._said(["no-such-command-here"]) == ""
+    assert conditions._said([sys.executable, "-c", "print('here')"]).strip() == "here"
+    assert conditions._said([sys.executable, "-c", "print('here'); raise SystemExit(1)"]).strip() == "here"
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o755)
+    assert conditions._said([str(broken)]) == ""
+
+
+GPU = "Some GPU, 570.1, 1980 MHz, 2619 MHz, 120 W, 700 W, 41, {}\n"
+
+
+@pytest.mark.parametrize(
+    ("mask", "why"), [("0x1", None), ("0x0", None), ("0x5", "0x4"), ("0x10", "0x10"), ("[N/A]", None)]
+)
+def test_accelerators_say_what_throttles_them(monkeypatch, mask, why):
+    asked = []
+    monkeypatch.setattr(conditions, "_said", lambda words: asked.append(words) or GPU.format(mask))
+    found = conditions.accelerator("GPU-1")
+    assert found.pop("throttled by", None) == why
+    assert found["device"] == "Some GPU"
+    assert found["temperature"] == "41"
+    assert asked[0][-1] == "--id=GPU-1"
+    monkeypatch.setattr(conditions, "_said", lambda _: "No devices were found\n")
+    assert conditions.accelerator("GPU-1") == {}
+
+
+def test_systems_without_files_are_asked(tmp_path, monkeypatch):
+    said = {"hw.l3cachesize": "0", "hw.perflevel0.l2cachesize": "16777216", "hw.l2cachesize": "4194304"}
+    monkeypatch.setattr(conditions, "CPUS", tmp_path)
+    monkeypatch.setattr(conditions, "_said", lambda words: said.get(words[-1], ""))
+    assert conditions.cache() == 16 * 2**20
+    monkeypatch.setattr(conditions, "_said", lambda _: "")
+    assert conditions.cache() is None
+
+    def unknown(_):
+        raise ValueError
+
+    monkeypatch.setattr(conditions.os, "sysconf", unknown)
+    assert conditions.memory() is None
+    monkeypatch.setattr(conditions, "_said", lambda _: "TotalPhysicalMemory\n17179869184\n")
+    assert conditions.memory() == 2**34
+    monkeypatch.delattr(conditions.os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(conditions.os, "cpu_count", lambda: 3)
+    assert conditions.allowed() == [0, 1, 2]
+    monkeypatch.setattr(conditions.os, "cpu_count", lambda: None)
+    assert conditions.allowed() == [0]
+
+
+def printed(kind, **more):
+    """Return a figure as a measuring process prints it."""
+    about = {"format": "fp32", "m": 512, "k": 512, "n": 512} if kind in {"product", "vector"} else {"size": 2**20}
+    return {"kind": kind, **about, "best": 1e9, "median": 1e9, "kept": 1, "windows": 1, "unit": "FLOP/s", **more}
+
+
+@pytest.mark.parametrize(
+    ("widest", "library", "kinds", "said"),
+    [
+        ("avx2", "openblas", ["product", "vector"], []),
+        ("avx512f", "openblas", ["product", "vector"], []),
+        ("avx512f", "mkl", ["product"], ["512-bit vectors"]),
+        (None, "openblas", ["product"], []),
+        ("avx2", "openblas", [], ["no window in which the processor was ours"]),
+    ],
+)
+def test_products_in_narrow_vectors(monkeypatch, widest, library, kinds, said):
+    asked = []
+
+    def lines(request, threads, more):
+        asked.append((request, threads, more))
+        yield {"kind": "backend", "name": "numpy", "library": library}
+        if "only" in request:
+            yield printed("vector", best=5e8)
+            yield printed("read")
+        elif kinds:
+            yield printed("product")
+
+    monkeypatch.setattr(probe, "_lines", lines)
+    monkeypatch.setattr(probe, "conditions", lambda _: {"widest vectors": widest} if widest else {})
+    monkeypatch.setattr(probe, "cache", lambda: 2**20)
+    monkeypatch.setattr(probe, "memory", lambda: 2**34)
+    found = probe.probed("numpy", 1, 0.0)
+    assert [one.kind for one in found.figures] == kinds
+    assert [any(part in note for note in found.notes) for part in said] == [True] * len(said)
+    assert len(found.notes) == len(said)
+    apart = [one for one in asked if "only" in one[0]]
+    assert bool(apart) == (widest == "avx512f" and library == "openblas")
+    assert all(one[2] == probe.NARROW and one[0]["device"] == "numpy" for one in apart)
+    if kinds[1:]:
+        assert found.vector.best == (5e8 if apart else 1e9)
+
+
+@pytest.mark.parametrize(
+    ("cache", "memory", "largest", "noted"),
+    [
+        (None, 2**34, 2**30, False),
+        (2**25, 2**34, 2**28 // 4096 * 4096, False),
+        (2**29, 2**34, 2**31, False),
+        (2**29, 2**33, int(0.2 * 2**33) // 4096 * 4096, True),
+        (2**29, None, int(0.2 * 2**33) // 4096 * 4096, True),
+    ],
+)
+def test_memory_is_read_beyond_caches_where_it_is_large_enough(monkeypatch, cache, memory, largest, noted):
+    asked = []
+    monkeypatch.setattr(probe, "_lines", lambda request, *_: iter(asked.append(request) or [printed("product")]))
+    monkeypatch.setattr(probe, "conditions", lambda _: {})
+    monkeypatch.setattr(probe, "cache", lambda: cache)
+    monkeypatch.setattr(probe, "memory", lambda: memory)
+    found = probe.probed("numpy", 1, 0.0)
+    assert asked[0]["largest"] == largest
+    assert any("bandwidth may be the cache's" in one for one in found.notes) == noted
