@@ -1,8 +1,10 @@
 """What a configuration may get wrong, and what is said of it."""
 
 import json
+import sys
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from conftest import LLAMA, golden_rows
@@ -10,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofplan import api, catalogue, hf
-from roofplan.errors import ConfigError, UnknownFamily, UnknownName
+from roofplan.errors import ConfigError, InputError, UnknownFamily, UnknownName
 from roofplan.hf.blocks import short_convolution
 from roofplan.hf.find import read_model
 from roofplan.hf.quantization import _parts, _pattern
 from roofplan.operations import UNPADDED, head_format, head_operations, layer_operations
 from roofplan.operations.table import Split, Step
-from roofplan.records.model import Attention, Layer, Mixture
+from roofplan.records.model import Attention, LatentAttention, Layer, Mixture
 from roofplan.records.strategy import Strategy
 
 V4 = {
@@ -126,6 +128,27 @@ def test_missing_kv_heads_mean_multi_head(llama):
     assert hf.from_dict(llama).kv_heads == llama["num_attention_heads"]
 
 
+def packed(weights, activations=None):
+    """Return a quantisation as compressed-tensors writes it."""
+    group = {"weights": weights} | ({"input_activations": activations} if activations else {})
+    return {"quant_method": "compressed-tensors", "config_groups": {"g": group}}
+
+
+@pytest.mark.parametrize(
+    ("weights", "activations", "stored", "activation"),
+    [
+        ({"num_bits": 8, "type": "float"}, {"num_bits": 8, "type": "float"}, "fp8", "fp8"),
+        ({"num_bits": 4, "type": "float", "group_size": 16}, {"num_bits": 4, "type": "float"}, "nvfp4", "fp4"),
+        ({"num_bits": 8, "type": "int"}, {"type": "int"}, "int8", "int8"),
+        ({"num_bits": 4, "type": "int", "group_size": 128}, {"type": "float"}, "gptq", "fp8"),
+        ({"num_bits": 4, "type": "int", "group_size": 128}, None, "gptq", None),
+    ],
+)
+def test_activations_may_be_quantised_too(llama, weights, activations, stored, activation):
+    found = hf.from_dict({**llama, "quantization_config": packed(weights, activations)}).quantization
+    assert (found.format, found.activation) == (stored, activation)
+
+
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
@@ -143,6 +166,15 @@ def test_missing_kv_heads_mean_multi_head(llama):
             },
             "gptq-g32",
         ),
+        (packed({"num_bits": 8, "type": "float"}), "fp8"),
+        (packed({"num_bits": 8, "type": "float", "strategy": "block"}), "fp8-block"),
+        (packed({"num_bits": 4, "type": "float", "group_size": 32}), "mxfp4"),
+        (packed({"num_bits": 4, "type": "float", "group_size": 16}), "nvfp4"),
+        (packed({"num_bits": 8, "type": "int", "group_size": 128}), "int8-weight"),
+        (packed({"num_bits": 8, "type": "int", "group_size": 64}), "int8-weight-g64"),
+        (packed({"num_bits": 8, "type": "int"}, {"num_bits": 8, "type": "int"}), "int8"),
+        (packed({"num_bits": 4, "type": "int", "group_size": 128}), "gptq"),
+        (packed({"num_bits": 4, "type": "int"}), "gptq-channel"),
     ],
 )
 def test_quantization_configs(llama, config, expected):
@@ -378,3 +410,84 @@ def test_what_only_moves_bytes_computes_nothing():
 
 def test_experts_that_are_identities_are_noted():
     assert any("routable experts are identities" in note for note in read_model("longcat-flash").notes)
+
+
+STABLE = {
+    "model_type": "stablelm",
+    "hidden_size": 5120,
+    "intermediate_size": 13824,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 100352,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "more"),
+    [
+        ({}, 2 * 10_240),
+        ({"use_parallel_residual": True}, 10_240),
+        ({"use_parallel_residual": True, "qk_layernorm": True}, 10_240 + 40 * 160),
+        ({"qk_layernorm": True}, 2 * 10_240 + 40 * 160),
+        ({"use_qkv_bias": True}, 2 * 10_240 + (32 + 2 * 8) * 160),
+    ],
+)
+def test_stablelm_has_one_norm_or_two_and_norms_of_each_head_where_it_says_so(said, more):
+    """Weights of a layer of StableLM 2 12B, and its norms [1]."""
+    layer = 2 * 5120 * 5120 + 2 * 5120 * 1280 + 3 * 5120 * 13824
+    assert hf.from_dict(STABLE | said).total == 2 * 100_352 * 5120 + 40 * (layer + more) + 10_240
+
+
+def test_layers_of_kimi_linear_are_counted_from_one_in_its_own_configuration():
+    (row,) = (row for row in golden_rows("model_configs.csv") if row["model_type"] == "kimi_linear")
+    flat = json.loads(row["config"])
+    full = [at for at, kind in enumerate(flat["layer_types"], 1) if kind == "full_attention"]
+    said = {
+        "num_heads": "linear_num_heads",
+        "head_dim": "linear_head_dim",
+        "short_conv_kernel_size": "linear_conv_kernel_dim",
+    }
+    nested = {name: flat.pop(other) for name, other in said.items()} | {"full_attn_layers": full}
+    del flat["layer_types"]
+    model = hf.from_dict(flat | {"linear_attn_config": nested})
+    assert model.total == int(row["params_total"])
+    seen = [at for at, one in enumerate(model.decoder.layers, 1) if isinstance(one.mixers[0], LatentAttention)]
+    assert seen == full
+
+
+def test_the_newest_snapshot_of_the_hub_s_cache_is_read(tmp_path, monkeypatch, llama):
+    monkeypatch.setattr(catalogue, "hub_cache", lambda: tmp_path)
+    for name, layers in (("a", 3), ("b", 5)):
+        place = tmp_path / "models--some--model" / "snapshots" / name
+        place.mkdir(parents=True)
+        (place / "config.json").write_text(json.dumps({**llama, "num_hidden_layers": layers}))
+    assert len(read_model("some/model").decoder.layers) == 5
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ConnectionError("no route\nand more"), "hf:some/model: no route"),
+        (TimeoutError(), "hf:some/model: TimeoutError"),
+    ],
+)
+def test_what_the_hub_says_is_one_line(monkeypatch, error, line):
+    def download(name, file, **_):
+        assert (name, file) == ("some/model", "config.json")
+        raise error
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download))
+    with pytest.raises(InputError) as refused:
+        read_model("hf:some/model")
+    assert str(refused.value) == line
+
+
+def test_a_model_of_the_hub_is_read(monkeypatch, tmp_path, llama):
+    place = tmp_path / "config.json"
+    place.write_text(json.dumps(llama))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=lambda *_, **__: str(place)))
+    assert read_model("hf:some/model").total == hf.from_dict(llama).total

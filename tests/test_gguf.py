@@ -220,3 +220,30 @@ def test_latent_attention_is_read_from_files_of_either_age(tmp_path, widths):
     del tensors["blk.3.exp_probs_b.bias"]
     found = gguf.header(write(tmp_path / "m.gguf", metadata, tensors))
     assert gguf.configuration(found)["model_type"] == "deepseek_v2"
+
+
+def experts_of(family, **more):
+    """Return the configuration of a file of a family with experts."""
+    metadata, tensors = llama(layers=1)
+    for name in ("ffn_gate", "ffn_up", "ffn_down"):
+        shape, kind = tensors.pop(f"blk.0.{name}.weight")
+        tensors[f"blk.0.{name}_exps.weight"] = ((*shape, 8), kind)
+    metadata = {name.replace("llama.", f"{family}."): value for name, value in metadata.items()}
+    own = {"general.architecture": family, f"{family}.expert_count": 8, f"{family}.expert_used_count": 2}
+    return metadata | own | {f"{family}.{name}": value for name, value in more.items()}, tensors
+
+
+@pytest.mark.parametrize("family", ["qwen3moe", "qwen2moe"])
+def test_every_layer_of_qwen_s_mixtures_has_experts(tmp_path, family):
+    metadata, tensors = experts_of(family, expert_feed_forward_length=512)
+    config = gguf.configuration(gguf.header(write(tmp_path / "m.gguf", metadata, tensors)))
+    assert (config["norm_topk_prob"], config["decoder_sparse_step"]) == (True, 1)
+
+
+def test_one_number_of_all_layers_may_be_a_list(tmp_path):
+    metadata, tensors = llama()
+    plain = read_model(str(write(tmp_path / "m.gguf", metadata, tensors)))
+    counts = {"llama.attention.head_count_kv": [metadata["llama.attention.head_count_kv"]] * 2}
+    assert read_model(str(write(tmp_path / "n.gguf", metadata | counts, tensors))).total == plain.total
+    with pytest.raises(ConfigError, match="head_count_kv differs from layer to layer"):
+        read_model(str(write(tmp_path / "o.gguf", metadata | {"llama.attention.head_count_kv": [1, 2]}, tensors)))

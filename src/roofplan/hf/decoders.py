@@ -295,16 +295,15 @@ def phi3(f: Fields) -> Decoder:
 
 
 def stablelm(f: Fields) -> Decoder:
-    """StableLM: LayerNorm with bias, optional q, k, v biases."""
-    if f.flag("qk_layernorm", False) or f.flag("use_parallel_residual", False):
-        return plain(
-            f,
-            norm_width=2,
-            norms=1 if f.flag("use_parallel_residual", False) else 2,
-            qkv_bias=f.flag("use_qkv_bias", False),
-            out_bias=False,
-        )
-    return plain(f, norm_width=2, qkv_bias=f.flag("use_qkv_bias", False), out_bias=False)
+    """StableLM: LayerNorm with bias, one of them where attention and feed-forward are parallel; optional norms of each head."""
+    return plain(
+        f,
+        norm_width=2,
+        norms=1 if f.flag("use_parallel_residual", False) else 2,
+        qk_norm="heads" if f.flag("qk_layernorm", False) else "",
+        qkv_bias=f.flag("use_qkv_bias", False),
+        out_bias=False,
+    )
 
 
 def nemotron(f: Fields) -> Decoder:
