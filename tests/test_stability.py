@@ -1,6 +1,8 @@
 """A day of probes: schedule, shares, hours, changes, outages, and what survives an interruption."""
 
 import asyncio
+import csv
+import io
 import json
 import signal
 import subprocess
@@ -17,10 +19,13 @@ from roofplan import observe
 from roofplan.errors import InputError
 from roofplan.load.statistics import Objective
 from roofplan.measure import stability
+from roofplan.measure.endpoint import Server
 from roofplan.measure.ledger import VARIABLE, Ledger
 from roofplan.measure.request import schedule_of
 from roofplan.measure.sample import Sample
 from roofplan.measure.stability import SHORTEST, Schedule, holds, pettitt, share_ends, stability_of
+from roofplan.present.screens import seen
+from roofplan.present.screens.page import Page
 
 DAY = Schedule(begin=1_700_006_400.0, every=60.0, count=1440, seed=0)
 """A day from midnight, UTC."""
@@ -245,3 +250,78 @@ def test_probes_that_were_answered_without_a_first_token_are_neither_good_nor_fa
     whole = Sample(number=3, due=DAY.due(3), late=0.0, spent=1.0, whole=True)
     found = stability_of([*day([0.2, 0.2, 0.2]), whole], DAY, 0.5, UTC)
     assert (found.probes, found.lost, found.over, found.median) == (4, 0, 0.0, pytest.approx(0.2))
+
+
+def eventful(*, limits=(), **more):
+    """Return a day of probes with a change at noon, an outage, a long first token and limits."""
+    times = np.repeat([0.2, 0.3], 720)
+    times[900] = 3.2
+    samples = day(times, failed={1000, 1001, 1002, 1003})
+    given = {
+        "server": Server(url="http://host:1", model="m", software="", local=False, counts=True),
+        "samples": samples,
+        "found": stability_of(samples, DAY, 0.5, UTC),
+        "limits": limits,
+        "interrupted": False,
+        "run": 7,
+        "notes": [],
+    }
+    return observe.Probed(**given | more)
+
+
+LIMITS = ((Objective("ttft", 0.25, 0.5), 0.2, True), (Objective("ttft", 0.5, 0.99), float("inf"), False))
+
+SHOWN = """\
+http://host:1 | server unnamed | m
+  1,440 probes, 4 lost | first token over 500 ms in 0.347% [0.14, 0.73] of them | median 200 ms,
+  p99 300 ms, most 3.20 s at @54055
+  failed    4 time-out
+            the longest was given up after 30.0 s: the greatest time is at least that
+  limit     TTFT p50 200 ms, inside 250 ms
+  limit     TTFT p99 no answer, MISSES 500 ms
+  change    at @43220: median 200 ms -> 300 ms (+50%)
+  outage    @60024 to @60205: 4 probes in a row, time-out
+
+  hour   probes   median     p99    over  lost
+{hours}
+  times in ms, hours of this host
+  ! a note
+run 7 of the ledger | go on: roofplan measure stability http://host:1 --model m --resume 7
+"""
+LONG_HOUR, LOST = "  15-16       60      300   1,489    1.7%     0", "  16-17       60      300     300    0.0%     4"
+
+
+def test_a_day_is_shown_with_its_limits_changes_outages_and_hours(monkeypatch):
+    monkeypatch.setattr(seen, "_moment", lambda seconds: f"@{seconds - DAY.begin:.0f}")
+    out = io.StringIO()
+    seen.stability_screen(eventful(limits=LIMITS, notes=["a note"], interrupted=True), Page(out))
+    times = [200] * 12 + [300] * 12
+    hours = [f"  {k:02d}-{(k + 1) % 24:02d}       60      {one}     {one}    0.0%     0" for k, one in enumerate(times)]
+    hours[15:17] = [LONG_HOUR, LOST]
+    assert out.getvalue() == SHOWN.format(hours="\n".join(hours))
+
+
+def test_hours_in_which_nobody_answered_have_no_times():
+    failed = [*range(60), 70]
+    hours = seen._hours(stability_of(day(np.full(120, 0.2), failed=failed), DAY, 0.5, UTC))
+    assert hours[2] == "  00-01       60        -       -    0.0%    60"
+    assert seen._hours(stability_of(day(np.full(50, 0.2)), DAY, 0.5, UTC)) == []
+
+
+@pytest.mark.parametrize(("limits", "code"), [(LIMITS[:1], 0), (LIMITS, 1), (LIMITS[1:], 1), ((), 1)])
+def test_probes_end_with_whether_their_limits_hold(limits, code, run, monkeypatch, tmp_path):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "l.sqlite"))
+    monkeypatch.setattr(observe, "measure_stability", lambda *_, **__: eventful(limits=limits))
+    table, page = str(tmp_path / "probes.csv"), str(tmp_path / "page.html")
+    ended, shown, _ = run("measure", "stability", "http://host:1", "--csv", table, "--html", page)
+    assert ended == code
+    assert "run 7 of the ledger\n" in shown
+    with (tmp_path / "probes.csv").open(encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == 1440
+    assert "http://host:1" in (tmp_path / "page.html").read_text()
+
+
+def test_an_empty_ledger_says_how_to_fill_it(run, monkeypatch, tmp_path):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "l.sqlite"))
+    _, shown, _ = run("runs")
+    assert "roofplan measure endpoint URL makes one" in shown
