@@ -1,6 +1,7 @@
 """The command line: exit codes, one JSON document in every case, clear refusals without a traceback."""
 
 import csv
+import io
 import json
 import os
 import re
@@ -14,6 +15,8 @@ from conftest import FIT
 import roofplan as rp
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
+from roofplan.cli import main as printed_main
+from roofplan.cli import printed
 from roofplan.cli.words import spelled
 from roofplan.present.answers.schemas import COMMANDS, answer_schema
 from roofplan.records.training import Job
@@ -307,6 +310,73 @@ def test_our_own_fault_is_exit_3(run, monkeypatch):
     code, out, err = run("serve", "llama-3.1-70b", "--on", "h100-sxm:8")
     assert (code, out) == (3, "")
     assert "internal error: ZeroDivisionError" in err
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (OSError(28, "No space left on device"), 2, "cannot write the answer: No space left on device"),
+        (OSError(28, "No space left on device", "plan.csv"), 3, "internal error: OSError"),
+        (SystemExit(4), 4, ""),
+    ],
+)
+def test_faults_end_with_their_code(run, monkeypatch, fault, code, said):
+    def broken(*_, **__):
+        raise fault
+
+    module = sys.modules["roofplan.cli.app"]
+    monkeypatch.setattr(module, "_discard_output", lambda: None)
+    monkeypatch.setattr(module, "app", broken)
+    ended, _, err = run("devices")
+    assert (ended, said in err) == (code, True)
+
+
+def test_a_pipe_that_nobody_reads_is_no_fault(run, monkeypatch):
+    def broken(*_, **__):
+        raise BrokenPipeError
+
+    module = sys.modules["roofplan.cli.app"]
+    monkeypatch.setattr(module, "_discard_output", lambda: None)
+    monkeypatch.setattr(module, "app", broken)
+    assert run("devices") == (0, "", "")
+
+
+def test_our_own_fault_is_a_document_too(run_json, monkeypatch):
+    monkeypatch.setattr("roofplan.serving.run.evaluate", lambda *_: 1 / 0)
+    code, document = run_json("serve", "llama-3.1-70b", "--on", "h100-sxm:8")
+    assert (code, document["error"]["code"]) == (3, "internal")
+    monkeypatch.setenv("ROOFPLAN_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        printed_main(["serve", "llama-3.1-70b", "--on", "h100-sxm:8"])
+
+
+class Screen(io.StringIO):
+    """A standard error that is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_progress_is_shown_once_a_search_takes_a_second(monkeypatch):
+    shown, now = Screen(), [100.0]
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr(printed.time, "monotonic", lambda: now[0])
+    monkeypatch.setenv("TERM", "xterm")
+    with printed._progress(quiet=False, what="layouts") as tick:
+        tick(1, 40)
+        assert shown.getvalue() == ""
+        now[0] += 1.0
+        tick(10, 40)
+        tick(20, 40)
+    assert "layouts" in shown.getvalue()
+    assert "20/40" in shown.getvalue()
+    assert "20/s" in shown.getvalue()
+    with printed._progress(quiet=True, what="layouts") as tick:
+        assert tick is None
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with printed._progress(quiet=False, what="layouts") as tick:
+        assert tick is None
 
 
 def test_help_and_version(run):

@@ -224,3 +224,43 @@ def test_hardly_any_draw_is_longer_than_the_longest(text, count):
     assert np.mean(np.array(drawn) > longest) <= 0.03
     assert longest >= 1000
     assert lengths.longest(1000.0, 10 * count) >= longest
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ({"clients": 3}, 1000),
+        ({"clients": 200}, 2000),
+        ({"clients": 200, "requests": 300}, 300),
+        ({"burst": 7}, 7),
+        ({"rate": "4req/s"}, 1000),
+        ({"rate": "4req/s", "duration": "10s"}, 40),
+        ({"rate": "4req/s", "duration": "0.1s"}, 1),
+    ],
+)
+def test_loads_know_how_many_requests_they_are(given, count):
+    assert asked_of(SimulateInputs(**given), 1000).count == count
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ({}, 11),
+        ({"requests": 5}, 5),
+        ({"requests": 50}, 11),
+        ({"duration": "3s"}, 4),  # one second apart, the first at once
+        ({"duration": "3s", "rate": "2req/s"}, 7),
+        ({"duration": "3s", "rate": "0.5req/s"}, 2),
+        ({"duration": "1h"}, 11),
+    ],
+)
+def test_traces_end_with_their_rows_or_their_time(tmp_path, given, count):
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival,input,output\n" + "".join(f"{k},100,20\n" for k in range(11)))
+    assert asked_of(SimulateInputs(trace=str(path), **given), 1000).count == count
+
+
+def test_a_trace_without_time_takes_any_duration(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival,input,output\n" + "2,100,20\n" * 5)
+    assert asked_of(SimulateInputs(trace=str(path), rate="1req/s", duration="9s"), 1000).count == 5

@@ -172,8 +172,9 @@ def _progress(*, quiet: bool, what: str) -> Iterator[Tick | None]:
     state: dict[str, Any] = {"bar": None, "task": None}
 
     def tick(done: int, whole: int) -> None:
+        taken = time.monotonic() - started
         if state["bar"] is None:
-            if time.monotonic() - started < 1.0:
+            if taken < 1.0:
                 return
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -182,15 +183,15 @@ def _progress(*, quiet: bool, what: str) -> Iterator[Tick | None]:
                 TextColumn(what),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("{task.speed:.0f}/s"),
+                TextColumn("{task.fields[rate]}"),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
                 transient=True,
             )
             shown.start()
-            state["task"] = shown.add_task("search", total=whole)
+            state["task"] = shown.add_task("search", total=whole, rate="")
             state["bar"] = shown
-        state["bar"].update(state["task"], completed=done, total=whole)
+        state["bar"].update(state["task"], completed=done, total=whole, rate=f"{done / taken:.0f}/s")
 
     try:
         yield tick
