@@ -13,7 +13,8 @@ from roofplan import catalogue, plan_serving
 from roofplan.catalogue.machines import machine
 from roofplan.evidence.engines import engine_of
 from roofplan.evidence.fits import __main__ as command
-from roofplan.evidence.fits import prompts
+from roofplan.evidence.fits import fitting, left_out, prompts
+from roofplan.evidence.fits import training as fits_training
 from roofplan.evidence.fits.engines import decodes, steady_run
 from roofplan.evidence.fits.hierarchy import Block, Prior, fit, linearised
 from roofplan.evidence.fits.kernels import fit_attention, fit_grouped, fit_matmul, fit_vector, kernel_rows
@@ -350,3 +351,145 @@ def test_other_fits_are_refused(monkeypatch):
     monkeypatch.setattr("sys.argv", ["fits", "everything"])
     with pytest.raises(SystemExit, match="fits"):
         command.main()
+
+
+def left(identity, system="h100-sxm", metric="ttft", figure="prompts", **more):
+    """Return an outcome of a run, predicted unless said otherwise."""
+    return SimpleNamespace(id=identity, system=system, metric=metric, figure=figure, predicted=1.0, **more)
+
+
+@pytest.mark.parametrize("kind", ["training", "inference"])
+def test_each_group_is_left_out_in_turn_and_only_its_runs_are_predicted(kind, monkeypatch):
+    scored = {"training": left_out.STEP, "inference": left_out.PROMPTS}[kind]
+    runs = [left("a", figure=scored), left("b", system="a100-sxm-80", figure=scored), left("c", figure="other")]
+    runs += [
+        SimpleNamespace(**{**vars(left("d", figure=scored)), "predicted": None}),
+        left("e", system="", figure=scored),
+    ]
+    rows = [{"id": one.id} for one in runs]
+    monkeypatch.setattr(left_out.catalogue, f"{kind}_rows", lambda: rows)
+    monkeypatch.setattr(
+        left_out, "validated", lambda *given: SimpleNamespace(outcomes=runs) if given[:2] == (kind, rows) else None
+    )
+    member = {axis: lambda one: one.system for axis in left_out.GROUPED[kind]}
+    monkeypatch.setattr(left_out, "MEMBER", member)
+    monkeypatch.setattr(left_out, "_fit_leaving", lambda gone, *_: next(iter(gone)))
+    by_id = {one.id: one for one in runs}
+    monkeypatch.setattr(left_out, "_outcomes", lambda _, row, fit: [SimpleNamespace(**vars(by_id[row["id"]]), fit=fit)])
+    monkeypatch.setattr(left_out, "replace", lambda one, **more: SimpleNamespace(**vars(one), **more))
+    told = []
+    found = left_out.grouped(kind, SimpleNamespace(constants=None), told.append)
+    assert told == [f"{kind} {axis} {name}" for axis in member for name in ("a100-sxm-80", "h100-sxm")]
+    for axis, figure in left_out.GROUPED[kind].items():
+        seen = [(one.id, one.fit) for one in found if one.left_out == axis]
+        wanted = [("b", f"{axis}:a100-sxm-80"), ("a", f"{axis}:h100-sxm"), ("c", f"{axis}:h100-sxm")]
+        assert seen == (wanted[:2] if figure else wanted)
+
+
+def test_runs_short_of_cache_are_left_out_in_a_regime_of_their_own(monkeypatch):
+    plain, starved = {"id": "a", "flags": ""}, {"id": "b", "flags": left_out.STARVED}
+    monkeypatch.setattr(left_out, "fit_without", lambda gone, start: (gone, start))
+    monkeypatch.setattr(left_out, "flags", lambda row: row["flags"])
+    monkeypatch.setattr(left_out, "short_of_cache", lambda row, fit: [("short", row["id"], fit)])
+    monkeypatch.setattr(left_out, "inference_outcomes", lambda row, fit: [("served", row["id"], fit)])
+    monkeypatch.setattr(left_out, "training_outcomes", lambda row, fit: ([("trained", row["id"], fit)], None))
+    monkeypatch.setattr(left_out, "replace", lambda one, left_out: (*one[:2], left_out))
+    gone = frozenset({"x"})
+    assert left_out._leave("inference", None, gone, [plain, starved]) == [
+        ("served", "a", "publisher"),
+        ("short", "b", "publisher"),
+    ]
+    assert left_out._leave("training", None, gone, [plain]) == [("trained", "a", "publisher")]
+    monkeypatch.undo()
+    monkeypatch.setattr(left_out, "training_outcomes", lambda *_: (["t"], None))
+    monkeypatch.setattr(left_out, "inference_outcomes", lambda *_: ["i"])
+    assert left_out._outcomes("training", {}, FIT) == ["t"]
+    assert left_out._outcomes("inference", {}, FIT) == ["i"]
+
+
+def test_numbers_of_training_are_worth_what_errors_are_without_them(monkeypatch):
+    """Each number in turn is held at its prior; entries that are no fit do not count."""
+    names = list(fits_training.NUMBERS)
+    entries = [SimpleNamespace(kind="fit", name=names[0]), SimpleNamespace(kind="fit", name=names[0])]
+    entries += [SimpleNamespace(kind="fit", name=names[1]), SimpleNamespace(kind="guess", name=names[1])]
+    monkeypatch.setattr(fits_training, "step_entries", lambda _: entries)
+    monkeypatch.setattr(fits_training, "fit_families", lambda *given: ("held", *given[2]))
+    monkeypatch.setattr(fits_training, "publishers_errors", lambda found: (str(found), "out"))
+    whole = SimpleNamespace(constants=None, fitted=None)
+    told = []
+    found = list(fits_training.worth(whole, told.append))
+    assert told == ["all numbers", *names]
+    assert found[0] == ("", 3, str(whole), "out")
+    assert [one[:3] for one in found[1:3]] == [
+        (names[0], 2, str(("held", names[0]))),
+        (names[1], 1, str(("held", names[1]))),
+    ]
+
+
+def test_errors_of_publishers_are_means_over_publishers_of_their_own_runs(monkeypatch):
+    families = [SimpleNamespace(name="f", sources=("a", "b")), SimpleNamespace(name="g", sources=("b",))]
+    monkeypatch.setattr(fits_training, "FAMILIES", families)
+    monkeypatch.setattr(fits_training, "cases", lambda source: [f"{source}1", f"{source}2"])
+    monkeypatch.setattr(fits_training, "belongs", lambda case, family: (case, family.name) != ("b2", "g"))
+
+    class Whole:
+        constants, fitted, held = SimpleNamespace(without=lambda gone: gone), None, ()
+
+        def __init__(self, size):
+            self.size = size
+
+        def errors(self, family, runs):
+            return np.array([-self.size if family.name == "f" else 3.0 * self.size for _ in runs])
+
+    monkeypatch.setattr(fits_training, "fit_families", lambda gone, *_: Whole(2.0 if gone == ["a"] else 4.0))
+    seen, unseen = fits_training.publishers_errors(Whole(1.0))
+    assert seen == pytest.approx(((1.0 + 1.0) / 2 + (1.0 + 1.0 + 3.0) / 3) / 2)
+    assert unseen == pytest.approx((2.0 + 4.0 * (1.0 + 1.0 + 3.0) / 3) / 2)
+
+
+def test_what_a_fit_writes_is_read_again(monkeypatch, tmp_path):
+    saved = []
+    monkeypatch.setattr(command, "write", lambda name, constants: saved.append((name, constants)))
+    assert set(command.renewed("vector", list(catalogue.fit("vector"))).constants) == set(FIT.constants)
+    assert saved == [("vector", list(catalogue.fit("vector")))]
+    monkeypatch.setattr(fitting.catalogue, "ROOT", tmp_path)
+    (tmp_path / "measured").mkdir()
+    fitting.write("vector", saved[0][1])
+    assert "law" in (tmp_path / "measured" / "fit-vector.toml").read_text()
+
+
+def test_groups_and_worth_are_written(monkeypatch, tmp_path):
+    done = []
+    monkeypatch.setattr("roofplan.evidence.fits.training.fit_families", lambda *_: "whole")
+    monkeypatch.setattr(left_out, "grouped", lambda kind, whole, _: [(kind, whole)])
+    monkeypatch.setattr(left_out, "save", lambda found, place: done.append((found, place.name)))
+    monkeypatch.setattr(command, "renew_intervals", lambda _: done.append("intervals"))
+    command.leave_groups_out(["training", "inference"])
+    assert done == [
+        ([("training", "whole")], "left-out-training.csv"),
+        ([("inference", "whole")], "left-out-inference.csv"),
+        "intervals",
+    ]
+    monkeypatch.setattr(left_out, "WORTH", tmp_path / "worth.csv")
+    monkeypatch.setattr("roofplan.evidence.fits.training.worth", lambda *_: iter([("a", 3, 0.1, 0.25)]))
+    command.tell_worth()
+    assert (tmp_path / "worth.csv").read_text() == "a,3,0.1000,0.2500\n"
+
+
+def test_intervals_are_not_renewed_from_nothing(monkeypatch):
+    monkeypatch.setattr(left_out, "kept", lambda _: [])
+    monkeypatch.setattr(left_out, "kept_groups", lambda _: [])
+    with pytest.raises(SystemExit, match="no left-out runs"):
+        command.renew_intervals(FIT)
+
+
+def test_folds_tell_each_job(monkeypatch, capsys):
+    monkeypatch.setattr("roofplan.evidence.fits.training.fit_families", lambda _: SimpleNamespace(fitted=None))
+    monkeypatch.setattr(left_out, "left_out", lambda kind, *_, **__: [kind])
+    jobs = [SimpleNamespace(name=name, keep=lambda one, name=name: one == name) for name in ("training", "other")]
+    monkeypatch.setattr("roofplan.evidence.fits.scoreboard.JOBS", jobs)
+    scored = SimpleNamespace(sources=3, macro=0.1, middle=0.05, coverage=0.9)
+    monkeypatch.setattr("roofplan.evidence.scoring.score", lambda found: scored if found else None)
+    command.check_folds(["training"], 1)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.split() == ["training", "3", "publishers,", "mean", "10.0%,", "median", "5.0%,", "inside", "90%"]
