@@ -1,10 +1,14 @@
 """The event core against a plain step-by-step engine, closed forms of queues, and what must always hold."""
 
+import bisect
 import copy
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from stepwise import Engine, serve_together
 
 from roofplan import catalogue
@@ -13,12 +17,14 @@ from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.hf.find import read_model
 from roofplan.load.requests import Lengths, Requests, renewal
+from roofplan.load.statistics import Objective
 from roofplan.records.strategy import Strategy
 from roofplan.serving.surface import Surface, surface
 from roofplan.simulation import core, lockstep, records
-from roofplan.simulation.fast import compiled
+from roofplan.simulation.deployment import Deployment
+from roofplan.simulation.fast import _bisect_right, compiled
 from roofplan.simulation.replicas import ROUTES, Fleet, lists, through_front
-from roofplan.simulation.report import tokens_held
+from roofplan.simulation.report import good_share, refuse_too_long, tokens_held
 from roofplan.timing.rates import rates
 
 SAME = 1e-9
@@ -491,3 +497,54 @@ def test_a_replica_stopped_at_every_arrival_does_the_same(tables):
         core.run(PLAIN, tables[0], requests, parts, state, float(until))
     assert np.allclose(whole.last, parts.last, rtol=0, atol=SAME)
     assert np.allclose(whole.first, parts.first, rtol=0, atol=SAME)
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0])), st.sampled_from([-1.0, 0.0, 0.5, 1.0, 3.0, 9.0]))
+def test_places_are_those_of_bisect(points, at):
+    points.sort()
+    assert _bisect_right(points, at) == bisect.bisect_right(points, at)
+
+
+@pytest.mark.parametrize(
+    ("positions", "longest", "said"),
+    [
+        (1000, 1001, "of 1,001 tokens is too long: m has 1,000 positions$"),
+        (1000, 900, "of 900 tokens is too long: the cache of a replica holds 800$"),
+        (1000, 1000, "the cache of a replica holds 800$"),
+        (None, 900, "the cache of a replica holds 800$"),
+    ],
+)
+def test_requests_that_no_replica_holds_are_refused(positions, longest, said):
+    place = SimpleNamespace(
+        memory=SimpleNamespace(longest=800.0), model=SimpleNamespace(id="m", max_positions=positions)
+    )
+    with pytest.raises(InputError, match=said):
+        refuse_too_long(place, longest)
+    refuse_too_long(place, 800)
+
+
+@pytest.mark.parametrize(
+    ("foot", "blocks"),
+    [
+        ({"kv_per_token": 10.0, "state": 0.0, "windowed": ()}, (6, 0)),
+        ({"kv_per_token": 10.0, "state": 200.0, "windowed": ()}, (6, 2)),
+        ({"kv_per_token": 10.0, "state": 0.0, "windowed": ((1.0, 100, None),)}, (6, 1)),
+        ({"kv_per_token": 0.0, "state": 300.0, "windowed": ()}, (3, 1)),
+        ({"kv_per_token": 0.0, "state": 0.0, "windowed": ()}, (math.inf, 0)),
+    ],
+)
+def test_blocks_of_a_replica_hold_tokens_or_states(foot, blocks):
+    """1,000 B in blocks of 16 tokens of 10 B; a window of 100 tokens takes 100 B, and states of 300 B go thrice."""
+    place = SimpleNamespace(
+        memory=SimpleNamespace(pool=1000.0, footprint=SimpleNamespace(**foot)), engine=SimpleNamespace(block=16)
+    )
+    assert Deployment.blocks(place, 500) == blocks
+
+
+def test_answers_of_one_token_have_no_time_between_tokens_to_keep():
+    figures = {"tpot": np.array([0.1, 0.9]), "ttft": np.array([0.1, 0.1, 0.1, 0.9])}
+    served = SimpleNamespace(outputs=np.array([1, 2, 5, 1]), arrivals=np.zeros(4), figure=figures.get)
+    limits = Objective("tpot", 0.5, 0.9), Objective("ttft", 0.5, 0.9)
+    assert good_share(served, SimpleNamespace(objectives=limits, warmup=0)) == 0.5
+    assert good_share(served, SimpleNamespace(objectives=limits, warmup=2)) == 0.0
+    assert good_share(served, SimpleNamespace(objectives=limits[:1], warmup=0)) == 0.75

@@ -8,10 +8,10 @@ import pytest
 
 from roofplan import hf, observe
 from roofplan.errors import InputError, RoofplanError, UnsupportedFeature
-from roofplan.evidence.startup import explained
+from roofplan.evidence.startup import explained, longest_that_fits
 from roofplan.inputs import MemoryInputs
 from roofplan.measure.startup import ENGINES, _table, startup_of
-from roofplan.serving.blocks import cache_blocks
+from roofplan.serving.blocks import cache_blocks, charged
 
 LOGS = Path(__file__).parent / "startup"
 
@@ -257,3 +257,20 @@ def test_what_a_log_states_again_is_summed_or_the_least():
     once, twice = startup_of(log, "a"), startup_of(log.replace(line, f"{line}\n{line}"), "a")
     assert twice.number("weights") == 2 * once.number("weights")
     assert twice.said["weights"].rounding == 2 * once.said["weights"].rounding > 0.0
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-20b", "gemma-3-27b", "llama-3.1-8b"])
+@pytest.mark.parametrize("gib", [0.25, 1.0, 4.0])
+def test_the_longest_request_that_blocks_hold_is_the_last_that_they_hold(name, gib):
+    """Windows charge fewer blocks than the length, so the longest is sought; one token more needs one block more than there are."""
+    batched = 2048
+    blocks = cache_blocks(
+        hf.of_catalogue(name), gib * 2**30, tensor=1, cache_bytes=2, block=16, longest=131_072, batched=batched
+    )
+    longest = longest_that_fits(blocks, batched)
+
+    def need(tokens):
+        return sum(charged(group, blocks.block, tokens, batched) for group in blocks.groups)
+
+    assert need(longest) <= blocks.count
+    assert longest == blocks.longest or need(longest + 1) > blocks.count
