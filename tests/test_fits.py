@@ -194,7 +194,7 @@ def test_a_batch_tells_its_decode_steps_by_its_rate(apart, prompts, known, monke
     monkeypatch.setattr("roofplan.evidence.fits.engines.decodes_apart", lambda *_: apart)
     case = SimpleNamespace(
         running=2.0,
-        users=2.0,
+        at_once=2.0,
         tpot=None,
         measured={"output_tokens_per_second": 50.0},
         regime="static batch",

@@ -197,6 +197,11 @@ class InferenceCase:
         users = self.running
         return None if users is None else self.steady(users, fit)
 
+    @property
+    def at_once(self) -> float:
+        """Requests at once, 1 where the publisher gives none [1]."""
+        return self.users or 1.0
+
     def steady(self, users: float, fit: Fit) -> Prediction:
         """Return the steady state of `users` running sequences."""
         return predict(
@@ -225,7 +230,7 @@ class InferenceCase:
 
     def prompts_term(self, fit: Fit) -> Term:
         """Return the time to compute the prompts of a static batch together."""
-        sequences = max(1.0, (self.users or 1.0) / self.groups)
+        sequences = max(1.0, self.at_once / self.groups)
         prompt = Step(new=sequences * self.prompt, requests=sequences)
         engine, r = self.engine, self.rates(fit)
         one, passes = prompt_pass(self.model, self.strategy, engine, r, prompt, self.budget(), kv_bytes=self.kv_bytes)
@@ -384,7 +389,7 @@ def fewest_ranks(model: Model, found: Machine) -> int:
     -------
     Devices of a replica; all of them where fewer do not hold it [1].
     """
-    memory = float(found.device.memory or 0.0)
+    memory = found.device.room
     for ranks in divisors(found.count):
         if 2.0 * footprint(model, Strategy(tp=ranks), element_bytes("bf16")).weights <= memory:
             return ranks
@@ -493,7 +498,7 @@ def decodes_apart(row: Row, engine: Engine) -> bool:
 
 def tells_latency(case: InferenceCase) -> bool:
     """Return whether the prompts of a batch are so short that their time is that of starting to compute, and their rate no rate."""
-    return (case.users or 1.0) * case.prompt < FEWEST_TOKENS
+    return case.at_once * case.prompt < FEWEST_TOKENS
 
 
 FEWEST_TOKENS = 64.0

@@ -80,7 +80,7 @@ def device_of(row: Row, assumed: Assumed | None = None) -> str:
             fitting = [one for one in variants if _holds(one, float(stated[1]))]
             found = min(fitting, key=partial(_apart, found), default=found)
             if assumed is not None:
-                held = float(catalogue.accelerator(found).memory or 0.0) / 2.0**30
+                held = catalogue.accelerator(found).room / 2.0**30
                 assumed.add(f"device: {found} of {held:g} GiB, {'by its memory' if fitting else f'not of {stated[1]}'}")
     if found is not None:
         other = None if FORMED.search(f"{name} {row.get('interconnect', '')}") else other_form(found)
@@ -94,7 +94,7 @@ def device_of(row: Row, assumed: Assumed | None = None) -> str:
 
 def _holds(device: str, size: float) -> bool:
     """Return whether a device has about so much memory [GiB]."""
-    held = float(catalogue.accelerator(device).memory or 0.0) / 2.0**30
+    held = catalogue.accelerator(device).room / 2.0**30
     return abs(size - held) <= held / 8.0
 
 

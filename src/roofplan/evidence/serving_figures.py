@@ -69,7 +69,7 @@ def _bounded(
     """Return figures clipped at what data sheets allow in the most favourable of the plausible cases."""
     bounds = [_least(one, 1, fit) for one in (case, *plausible)]
     least = replace(min(bounds, key=lambda one: one.token), by_data_sheet=all(one.by_data_sheet for one in bounds))
-    together = float(case.users or 1.0) if case.regime == "static batch" else 1.0
+    together = case.at_once if case.regime == "static batch" else 1.0
     first = min(max(one.first, together * one.whole / case.machine.count) for one in bounds)
     if case.varied and case.statistic.quantile is not None:
         first = 0.0  # a percentile of prompts of unlike length is not that of their mean
@@ -143,7 +143,7 @@ def static_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
     -------
     Figures by metric, or why there is none.
     """
-    users = case.users or 1.0
+    users = case.at_once
     found = case.steady(users, fit)
     decode, prompts = case.measured_term(found), case.prompts_term(fit)
     figures: dict[str, tuple[float, Term]] = {
@@ -166,7 +166,7 @@ def static_figures(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
 
 
 def _predicted_steady(case: InferenceCase, fit: Fit) -> dict[str, Metric | str]:
-    found = case.steady(case.users or 1.0, fit)
+    found = case.steady(case.at_once, fit)
     term = case.measured_term(found)
     out: dict[str, Metric | str] = {
         "tpot": _metric(case, "tpot", float(term.value), term, fit),
@@ -381,7 +381,7 @@ def ideal_serving(case: InferenceCase, fit: Fit) -> dict[str, float]:
 
 def _floors(case: InferenceCase, fit: Fit) -> tuple[float, float]:
     """Return the least time per token, from the bytes that the running sequences read, and the highest prompt rate [s, token/s]."""
-    one = _least(case, max(1, round(case.users or 1)), fit)
+    one = _least(case, max(1, round(case.at_once)), fit)
     prompt = max(1, round(case.prompt))
     return float(one.token), float(prompt * case.machine.count / one.whole) if one.whole else math.inf
 

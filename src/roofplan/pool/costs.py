@@ -150,7 +150,7 @@ def _room(own: Machine, given: float | None, request: PoolRequest) -> float:
         weights=0.0, kv_per_token=0.0, windowed=(), state=0.0, widest=widest(request.model, ALONE), stage=0
     )
     book = ledger(request.model, Strategy(), own, request.engine, request.workload, (none,))
-    kept = 0.0 if given is None else max(0.0, (own.device.memory or 0.0) - given)
+    kept = 0.0 if given is None else max(0.0, own.device.room - given)
     return max(0.0, book.pool - kept)
 
 

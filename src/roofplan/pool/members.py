@@ -211,8 +211,8 @@ def _row(row: object, where: str) -> list[Member]:
     argument = f"--members: {where}"
     one = _member(said.get("name", ""), _card(said["device"], argument), link, link, argument)
     memory = units.parse(said["memory"], "B", f"{argument}: memory") if "memory" in said else None
-    if memory is not None and memory > (one.device.memory or 0.0):
-        most = units.gib(one.device.memory or 0.0)
+    if memory is not None and memory > one.device.room:
+        most = units.gib(one.device.room)
         raise InputError(
             f"{argument}: memory: {said['memory']} is more than the {most} GiB of {one.device.id}",
             argument="--members",

@@ -87,7 +87,7 @@ def _shortest(request: PoolRequest, problem: Problem, windows: dict[int, tuple[i
                 cost = trip + (to - at) * each + done[to]
                 if cost < done[at]:
                     done[at], chosen[at] = cost, (member, to)
-    stages, at = [], 0
+    stages, at = list[Stage](), 0
     while at < problem.layers:
         member, to = chosen[at]
         first = stages.pop().first if stages and stages[-1].member == member else at

@@ -122,6 +122,11 @@ class Accelerator:
         return usable - kept if usable is not None else self.value("memory_capacity")
 
     @property
+    def room(self) -> float:
+        """The same, 0 where it is not known: nothing fits there [B]."""
+        return self.memory or 0.0
+
+    @property
     def memory_key(self) -> str:
         """Name of the quantity behind `memory`."""
         return "memory_usable" if "memory_usable" in self.quantities else "memory_capacity"

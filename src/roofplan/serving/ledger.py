@@ -299,7 +299,7 @@ class Ledger:
 
 def default(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> float | None:
     """Return an engine's default for a machine, in its own unit, or None."""
-    found = engine.default(name, machine.device.id, machine.device.memory or 0.0, tensor)
+    found = engine.default(name, machine.device.id, machine.device.room, tensor)
     return None if found is None else found.value
 
 
@@ -371,7 +371,7 @@ def _stage_ledger(
     foot: Footprint,
     seats: int,
 ) -> Ledger:
-    capacity = float(machine.device.memory or 0.0)
+    capacity = machine.device.room
     if machine.device.device_class == CPU and not model.tied and not foot.stage:  # its host memory is the device's
         foot = replace(foot, weights=foot.weights + model.embedding * element_bytes(head_format(model)))
     tensor = int(strategy.tp)
@@ -483,7 +483,7 @@ def _reserve(engine: Engine, machine: Machine, strategy: Strategy, capacity: flo
         + r.get("per_graph_sequence", 0.0) * graphs
     )
     size += r.get("per_device", 0.0) * int(strategy.tp) * int(strategy.pp)
-    if (machine.device.memory or 0.0) > 60 * units.GIB:
+    if machine.device.room > 60 * units.GIB:
         size = max(size, r.get("floor_above_60_gib", 0.0))
     return size
 

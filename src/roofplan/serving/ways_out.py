@@ -283,14 +283,11 @@ def _licensed(asked: Request, machine: Machine) -> Iterator[Change]:
     allowed = [
         one
         for one in map(catalogue.accelerator, catalogue.ids("accelerators"))
-        if one.vendor == mine.vendor
-        and not one.geforce_licence
-        and one.peak
-        and (one.memory or 0) >= (mine.memory or 0)
+        if one.vendor == mine.vendor and not one.geforce_licence and one.peak and one.room >= mine.room
     ]
-    for one in sorted(allowed, key=lambda one: float(one.memory or 0))[:MOST_WAYS]:
+    for one in sorted(allowed, key=lambda one: one.room)[:MOST_WAYS]:
         for other in machines(f"{one.id}:{machine.count}"):
-            size = CHANGES_ENGINE + math.log(float(one.memory or 1) / float(mine.memory or 1))
+            size = CHANGES_ENGINE + math.log(one.room / mine.room)
             yield Change(flags={"--on": other.text}, asked=replace(asked, machines=(other,)), size=size)
 
 

@@ -37,7 +37,7 @@ MOST_FINE_TUNED = 10e9
 def memory_miss(asked: TrainingRequest, machine: Machine, tally: Tally, fit: Fit) -> NoPlan:
     """Return the refusal if nothing fits: the least memory needed on the nearest machine, and tried remedies."""
     need = tally.least_memory + asked.framework.keeps("outside")
-    room = float(machine.device.memory or 0.0)
+    room = machine.device.room
     text = (
         f"no plan: memory. the leanest layout, {tally.leanest.label() if tally.leanest else ''}, needs"
         f" {need / 2**30:.1f} GiB a device; {machine.device.id} has {room / 2**30:.1f} GiB"

@@ -192,7 +192,7 @@ def ordered(plans: list[TrainingPlan], best: str, front: Collection[tuple[str, L
     marked = [replace(plan, pareto=(plan.machine.text, plan.layout) in front) for plan in plans]
 
     def preference(plan: TrainingPlan) -> tuple[float, ...]:
-        free = float(plan.machine.device.memory or 0.0) - float(plan.ledger.reserved)
+        free = plan.machine.device.room - float(plan.ledger.reserved)
         offloaded = plan.layout.offload != "none"
         return (offloaded, not plan.pareto, -free, plan.machine.count, float(plan.layout.tp), float(plan.layout.pp))
 

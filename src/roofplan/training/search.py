@@ -288,7 +288,7 @@ def search(
     pins = pins or {}
     found = Found()
     a = ability(machine, framework, fit)
-    room = float(machine.device.memory or 0.0)
+    room = machine.device.room
     table = list(slices(model, job, machine, framework, pins))
     if not table:
         raise StrategyError(

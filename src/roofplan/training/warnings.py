@@ -78,7 +78,7 @@ def quicker_elsewhere(plan: TrainingPlan, fit: Fit) -> list[tuple[str, str]]:
         if other.id == plan.framework.id or not other.newest or not _could_run(other, plan, fit):
             continue
         held = fullest(ledgers(plan.model, plan.job, plan.layout, other, fit))
-        if float(held.allocated.value) <= float(plan.machine.device.memory or 0.0):
+        if float(held.allocated.value) <= plan.machine.device.room:
             a = ability(plan.machine, other, fit)
             found.append((float(step(plan.model, plan.job, plan.layout, a).time), other))
     best, other = min(found, key=lambda one: one[0], default=(mine, plan.framework))
@@ -131,7 +131,7 @@ HARDLY = 0.1
 def _tight(plan: TrainingPlan) -> list[tuple[str, str]]:
     """Return warnings for device memory that may run out within the ledger's error, and for unknown host memory."""
     out, m = [], plan.machine
-    most, room = plan.metrics["memory_reserved"].high + plan.framework.keeps("outside"), float(m.device.memory or 0.0)
+    most, room = plan.metrics["memory_reserved"].high + plan.framework.keeps("outside"), m.device.room
     if most > room:
         text = f"up to {most / 2**30:.1f} GiB of {room / 2**30:.1f} within the ledger's error, so it may run out"
         out.append(("memory_tight", f"memory: {text}"))

@@ -97,7 +97,7 @@ def steady_run(case: InferenceCase, fit: Fit) -> tuple[float, float, Term] | Non
 
 def _of_batch(case: InferenceCase, rate: float, fit: Fit) -> tuple[float, float, Term] | None:
     """Return batch size, time per token [s] and its Term from a static batch's token rate [1/s], None where prompts take much of its time."""
-    users, answer = case.users or 1.0, float(case.workload.output)
+    users, answer = case.at_once, float(case.workload.output)
     if decodes_apart(case.row, case.engine):
         return users, users / rate, case.measured_term(case.steady(users, fit))
     whole, prompts = users * answer / rate, float(case.prompts_term(fit).value)

@@ -463,7 +463,7 @@ def _pairs(rows: Sequence[Outcome]) -> Iterator[str]:
     yield "| runs alike but for their device's memory | measured ratio | predicted ratio | off by |"
     yield "|---|---:|---:|---:|"
     for key, found in groups.items():
-        found.sort(key=lambda one: catalogue.accelerator(one.chip).memory or 0.0)
+        found.sort(key=lambda one: catalogue.accelerator(one.chip).room)
         for small, large in pairwise(found):
             measured, predicted = (
                 large.measured / small.measured,

@@ -344,7 +344,7 @@ def serving(result: Result) -> list[Spec]:
         roofline(
             f"{plan.label}: kernels under the roofline of {plan.machine.device.id}", rows, plan.machine.device, "bf16"
         ),
-        memory_stack("memory of the fullest device", held, float(plan.machine.device.memory or 0.0)),
+        memory_stack("memory of the fullest device", held, plan.machine.device.room),
     ]
     pace, dollars = "TPOT ms", "USD per million output tokens"
     points = [
@@ -394,7 +394,7 @@ def training(result: TrainingResult) -> list[Spec]:
     out = [
         waterfall(f"{plan.layout.label()}: a step", parts, "s"),
         roofline(f"kernels under the roofline of {device.id}", kernels(plan.term, "step"), device, plan.job.precision),
-        memory_stack("memory of the fullest stage", held, float(device.memory or 0.0)),
+        memory_stack("memory of the fullest stage", held, device.room),
     ]
     if len(points) > 1:
         out.append(front("plans: step time against memory", points, "step s", "GiB"))

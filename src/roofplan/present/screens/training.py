@@ -96,8 +96,7 @@ def _head(result: TrainingResult, plan: TrainingPlan) -> list[str]:
     links = link_text(m)
     lines = wrapped(f"{plan.model.id} · {plan.model.total:,} parameters, {job_text(plan)}", indent=2)
     lines += wrapped(
-        f"{machine_text(m)} · {units.gib(float(m.device.memory or 0.0))} GiB usable each"
-        + (f", {links}" if links else ""),
+        f"{machine_text(m)} · {units.gib(m.device.room)} GiB usable each" + (f", {links}" if links else ""),
         indent=2,
     )
     products, mixing = flops_per_token(plan.model, job.sequence, job.adapter)
@@ -267,7 +266,7 @@ def _memory(plan: TrainingPlan) -> list[str]:
     """Return the ledger of the fullest stage."""
     held = plan.ledger
     parts = " + ".join(f"{t.name} {units.gib(float(t.value))}" for t in held.allocated.parts if float(t.value) >= 2**20)
-    room = float(plan.machine.device.memory or 0.0)
+    room = plan.machine.device.room
     stage = f"stage {held.stage.place + 1} of {plan.layout.pp} is fullest: " if plan.layout.pp > 1 else ""
     away = plan.metrics.get("host_memory")
     has = plan.machine.host_memory
