@@ -613,6 +613,7 @@ SCREENS = tuple(
             "model gpt-oss-120b",
             "model whisper-large-v3",
         ),
+        *(FOLDER.parent / "golden" / "seldom_asked.txt").read_text().splitlines(),
     )
 )
 STREET = "--member 2xrtx-4090@1gbit:4ms --member 2xrtx-3090@1gbit:4ms --member 4xrtx-4060-ti-16@1gbit:4ms"
