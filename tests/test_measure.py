@@ -23,7 +23,7 @@ from roofplan.errors import InputError
 from roofplan.evidence.beside import warnings_of
 from roofplan.load.asked import warmup_of
 from roofplan.load.requests import Requests
-from roofplan.measure import namespaces, workers
+from roofplan.measure import exchange, namespaces, workers
 from roofplan.measure.client import LISTEN, Effort, drive, listening
 from roofplan.measure.endpoint import Unreachable
 from roofplan.measure.exchange import _trusted, target_of
@@ -699,3 +699,44 @@ def test_requests_that_end_before_a_run_is_begun_are_counted_and_not_written(tmp
     assert kept.finished({}, interrupted=False) is None
     assert seen == [(1, 0)]
     assert ledger.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("status", "named", "refused"),
+    [
+        ("401 Unauthorized", True, True),
+        ("403 Forbidden", True, True),
+        ("404 Not Found", True, False),
+        ("404 Not Found", False, True),
+        ("500 Internal Server Error", True, True),
+    ],
+)
+def test_a_server_that_lists_no_models_serves_the_one_that_is_named(monkeypatch, status, named, refused):
+    async def get(self, _path, writer):
+        self.document(writer, {"error": {"message": "not for you"}}, status)
+
+    monkeypatch.setattr(Mock, "get", get)
+    asked = SHORT | ({"model": "m"} if named else {})
+    with Mock(first=0.01, between=0.001) as mock:
+        if refused:
+            with pytest.raises(Unreachable):
+                observe.measure_endpoint(mock.url, **asked)
+        else:
+            assert observe.measure_endpoint(mock.url, **asked).run.server.model == "m"
+
+
+def test_hosts_without_an_address_are_not_ours(monkeypatch):
+    def none(*_, **__):
+        raise OSError
+
+    monkeypatch.setattr(exchange.socket, "getaddrinfo", none)
+    assert not exchange.target_of("http://somewhere:1").local
+
+
+def test_runs_are_removed(server, tmp_path, monkeypatch, run):
+    place = tmp_path / "l.sqlite"
+    monkeypatch.setenv("ROOFPLAN_LEDGER", str(place))
+    of(server, "steady", ledger=place)
+    (kept,) = observe.runs(observe.RunsInputs(), ledger=place).kept
+    assert run("runs", str(kept.id), "--delete")[:2] == (0, f"removed run {kept.id}\n")
+    assert observe.runs(observe.RunsInputs(), ledger=place).kept == []
