@@ -5,6 +5,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from roofplan.operations.training import forward
 from roofplan.present.answers.schemas import answer_schema
 from roofplan.records.training import MODULES, Adapter, Job, Layout
 from roofplan.timing.network import Ranks, all_reduce, exchange, slowest_hop
-from roofplan.training import flops_per_token, search
+from roofplan.training import flops_per_token, ranking, search
 from roofplan.training.ability import SHARES, ability, applied
 from roofplan.training.certainty import Asked, _imbalances
 from roofplan.training.distinct import distinct
@@ -1445,3 +1446,50 @@ def test_the_length_of_a_run_is_told_in_a_unit_that_fits_it(run, tokens, said):
     value, unit = re.search(r"finish +([\d,.]+) (\w+) \[", out).groups()
     assert unit == said
     assert 1.9 < float(value.replace(",", "")) < 200.0
+
+
+@pytest.mark.parametrize("work", [5.0, 40.0, 100.0, 900.0, 5000.0])
+@pytest.mark.parametrize("least", [0, 3, 9])
+@pytest.mark.parametrize("bent", [1.0, 0.8])
+def test_of_sizes_the_smallest_that_is_in_time_is_tried_and_few_others(work, least, bent, monkeypatch):
+    """A run of some device-hours fits in no fewer than a least size; where its time falls more slowly with size, more are tried."""
+    group = [SimpleNamespace(count=8 * 2**k) for k in range(10)]
+    seen = []
+
+    def searched(*given):
+        at = group.index(given[2])
+        assert at not in seen
+        seen.append(at)
+        return SimpleNamespace(layouts=["one"] if at >= least else [], tally=SimpleNamespace(legal=1))
+
+    monkeypatch.setattr(ranking, "search", searched)
+    monkeypatch.setattr(ranking, "_time_of", lambda _, machine, *__: work / machine.count**bent)
+    asked = SimpleNamespace(model=None, job=None, framework=None, pins={}, deadline=1.0)
+    found = ranking._tried(asked, group, None, None)
+    assert sorted(seen) == sorted(group.index(machine) for machine, _ in found)
+    in_time = [k for k, one in enumerate(group) if k >= least and work / one.count**bent <= 1.0]
+    if in_time:
+        assert in_time[0] in seen
+        assert in_time[0] in {0, least} or in_time[0] - 1 in seen
+    else:
+        assert len(group) - 1 in seen
+    assert len(seen) <= 6 if least < 9 else True
+
+
+def test_without_a_deadline_one_size_is_tried(monkeypatch):
+    group = [SimpleNamespace(count=8 * 2**k) for k in range(4)]
+    found = SimpleNamespace(layouts=["one"], tally=SimpleNamespace(legal=1))
+    monkeypatch.setattr(ranking, "search", lambda *_: found)
+    asked = SimpleNamespace(model=None, job=None, framework=None, pins={}, deadline=None)
+    assert ranking._tried(asked, group, None, None) == [(group[1], found)]
+    assert ranking._tried(asked, group[:1], None, None) == [(group[0], found)]
+
+
+def test_where_no_size_has_a_layout_the_last_reason_is_said(monkeypatch):
+    def refused(*given):
+        raise InputError(f"not on {given[2].count}")
+
+    monkeypatch.setattr(ranking, "search", refused)
+    asked = SimpleNamespace(model=None, job=None, framework=None, pins={}, deadline=1.0)
+    with pytest.raises(InputError, match="not on 32"):
+        ranking._tried(asked, [SimpleNamespace(count=8 * 2**k) for k in range(3)], None, None)
