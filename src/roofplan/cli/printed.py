@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.inputs import Inputs
 from roofplan.questions import Draw, Reply, Row, Tick
+from roofplan.records import units
 
 if TYPE_CHECKING:
     from roofplan.present.answers.record import Answer
@@ -191,7 +192,7 @@ def _progress(*, quiet: bool, what: str) -> Iterator[Tick | None]:
             shown.start()
             state["task"] = shown.add_task("search", total=whole, rate="")
             state["bar"] = shown
-        state["bar"].update(state["task"], completed=done, total=whole, rate=f"{done / taken:.0f}/s")
+        state["bar"].update(state["task"], completed=done, total=whole, rate=f"{units.significant(done / taken, 2)}/s")
 
     try:
         yield tick
