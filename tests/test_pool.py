@@ -11,7 +11,7 @@ from roofplan import api, catalogue
 from roofplan.errors import InputError, NoPlan
 from roofplan.inputs import PoolPlanInputs
 from roofplan.pool.layout import Layout, Problem, Stage
-from roofplan.pool.members import members
+from roofplan.pool.members import _online, members
 from roofplan.pool.request import pool_request
 from roofplan.pool.search import _arrived, best_layout
 from roofplan.present.screens import pool as screens
@@ -306,3 +306,27 @@ def test_only_the_client_itself_begins_without_a_hop():
     never = np.full((2, 2), np.inf)
     assert _arrived(never, begun, hop, 0, 0, hub=False).tolist() == [1.0, 2.0]
     assert _arrived(never, begun, hop, 0, 1, hub=False).tolist() == [4.0, 5.0]
+
+
+def test_members_without_names_are_called_as_their_cards_unless_another_is(tmp_path):
+    path = tmp_path / "members.toml"
+    tables = [("rtx-3060", "rtx-4090"), ("rtx-4090", ""), ("rtx-3090", ""), ("rtx-3090", ""), ("rtx-3060", "")]
+    path.write_text(
+        "".join(
+            f'[[member]]\ndevice = "{device}"\nlink = "1gbe"\n' + (f'name = "{name}"\n' if name else "")
+            for device, name in tables
+        )
+    )
+    named = [one.name for one in members((), str(path))]
+    assert named == ["rtx-4090", "rtx-4090#2", "rtx-3090#1", "rtx-3090#2", "rtx-3060"]
+
+
+@pytest.mark.parametrize(("text", "share"), [("8h", 1 / 3), ("24h", 1.0), ("30%", 0.3), (None, None)])
+def test_parts_of_a_day_are_hours_or_shares(text, share):
+    assert _online(text, "--members") == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["25h", "0h", "0%", "18:00-02:00"])
+def test_what_is_no_part_of_a_day_is_refused(text):
+    with pytest.raises(InputError, match="online"):
+        _online(text, "--members")
