@@ -12,11 +12,22 @@ from roofplan.inputs import PoolPlanInputs, PoolSimulateInputs
 from roofplan.laws import pool as laws
 from roofplan.load.requests import Requests
 from roofplan.operations.table import Step
-from roofplan.pool.checks import Cheaters, Checking, checked, closed_form, honest_auditors
+from roofplan.pool.checks import (
+    HONEST,
+    Cheaters,
+    Checked,
+    Checking,
+    Tally,
+    _Pool,
+    checked,
+    closed_form,
+    honest_auditors,
+)
 from roofplan.pool.churn import EVENING, STEADY, Sessions, drawn, read_churn
 from roofplan.pool.circumstances import cheaters_of
 from roofplan.pool.costs import problem_of
 from roofplan.pool.request import pool_request
+from roofplan.pool.service import Service
 from roofplan.pool.simulate import _hours, _times, works_of
 from roofplan.pool.surface import pool_surface
 from roofplan.pool.times import parts_of
@@ -451,3 +462,37 @@ def test_pictures_begin_with_the_first_moment():
     days = [row["day"] for row in there["data"]["values"]]
     assert days[0] == 0.0
     assert np.diff(days) == pytest.approx(1.0 / 96.0)
+
+
+def test_where_all_others_are_on_probation_the_one_that_is_nearest_its_end_is_drawn():
+    checking = Checking(
+        replication=False, audit=0.0, deposit=0.0, withheld=0, probation=5, false_alarms=0.0, valid=10, quorum=2
+    )
+    pool = _Pool(checking, 5, (), Checked(checking, 1, kinds={HONEST: Tally()}), lambda: 0.0)
+    for member, left in zip(pool.members, (0, 3, 2, 5, 4), strict=True):
+        member.probation = left
+    first, _, nearest, *_ = pool.members
+    assert pool.drawn() is first
+    assert pool.drawn(first) is nearest
+    pool.dice = lambda: 0.9
+    pool.members[4].probation = 0
+    assert pool.drawn() is pool.members[4]
+
+
+def test_what_is_left_at_the_end_was_computed_and_not_served():
+    running = SimpleNamespace(
+        finished=1, begun=4, replica=SimpleNamespace(times=SimpleNamespace(last=[9.0, 8.0, -1.0, -1.0]))
+    )
+    counted = []
+    service = SimpleNamespace(
+        states=[SimpleNamespace(running=running, since=2.0, spent=1.0), SimpleNamespace(running=None, spent=5.0)],
+        within=lambda at: at,
+        account=lambda _, place: counted.append(place),
+        out=SimpleNamespace(),
+        horizon=10.0,
+        parts=[],
+        computed=[],
+    )
+    Service.close(service, 10.0)
+    assert counted == [2, 3]
+    assert service.out.up == [0.9, 0.5]
