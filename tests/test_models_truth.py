@@ -166,8 +166,6 @@ def test_a_token_touches_the_chosen_experts():
     """Mixtral 8x7B: 46.7 billion, 12.9 of which a token touches (arXiv 2401.04088)."""
     model = read_model("mixtral-8x7b")
     assert model.active == pytest.approx(12.9e9, rel=0.01)
-    (feed,) = model.decoder.layers[0].feed_forwards
-    assert feed.active == 2 * feed.per_expert + feed.fixed
 
 
 def test_a_vision_tower_reads_its_patches_and_a_class_token():

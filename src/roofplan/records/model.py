@@ -186,11 +186,6 @@ class Dense:
         """Learned numbers [parameters]."""
         return _count(self.groups) + self.vectors
 
-    @property
-    def active(self) -> int:
-        """Learned numbers used per token [parameters]."""
-        return self.parameters
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
@@ -238,11 +233,6 @@ class Mixture:
         """Learned numbers [parameters]."""
         return self.routed + self.fixed
 
-    @property
-    def active(self) -> int:
-        """Learned numbers used per token [parameters]."""
-        return self.chosen * self.per_expert + self.fixed
-
 
 FeedForward = Dense | Mixture
 
@@ -273,11 +263,6 @@ class Layer:
     def parameters(self) -> int:
         """Learned numbers of the layer, shared ones included [parameters]."""
         return self.vectors + sum(part.parameters for part in (*self.mixers, *self.feed_forwards))
-
-    @property
-    def active(self) -> int:
-        """Learned numbers used per token [parameters]."""
-        return self.vectors + sum(m.parameters for m in self.mixers) + sum(f.active for f in self.feed_forwards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,11 +391,6 @@ class Model:
     def total(self) -> int:
         """Unique learned numbers [parameters]."""
         return self.embedding + self.head + self.other + sum(stack.parameters for stack in self.stacks)
-
-    @property
-    def routed(self) -> int:
-        """Learned numbers in routed experts [parameters]."""
-        return sum(count * m.routed for m, count in self._mixtures())
 
     @property
     def active(self) -> int | None:

@@ -81,11 +81,6 @@ class Term:
         """Return the sources of everything below, in order of first use."""
         return list(dict.fromkeys(one for term in self.walk() for one in term.sources))
 
-    def shares(self) -> dict[str, float]:
-        """Return the share of each part in a sum, for scalar Terms only [1]."""
-        whole = float(self.value)
-        return {part.name: float(part.value) / whole if whole else 0.0 for part in self.parts}
-
     def find(self, name: str) -> Term | None:
         """Return the first Term of that name below this one."""
         return next((term for term in self.walk() if term.name == name), None)

@@ -155,11 +155,4 @@ def warnings_of(plan: Plan) -> list[tuple[str, str]]:
     out += _fewer_ports(plan)
     if plan.machine.device.geforce_licence:
         out.append(("geforce_licence", "the GeForce driver licence forbids data centres (blockchain aside)"))
-    if plan.model.max_positions and plan.workload.context > plan.model.max_positions:
-        out.append(
-            (
-                "context",
-                f"--context {plan.workload.context:,} is beyond the model's {plan.model.max_positions:,} positions",
-            )
-        )
     return out
