@@ -27,7 +27,9 @@ LONGEST = 200
 
 def modules():
     """Return the modules of the package that need nothing beyond its own requirements."""
-    names = [one.name for one in pkgutil.walk_packages(roofplan.__path__, "roofplan.") if "__main__" not in one.name]
+    names = [
+        one.name for one in pkgutil.walk_packages(roofplan.__path__, "roofplan.") if one.name != "roofplan.__main__"
+    ]
     return [importlib.import_module(name) for name in sorted(names)]
 
 

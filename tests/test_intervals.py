@@ -37,6 +37,7 @@ from roofplan.evidence.training import training_case
 from roofplan.hf.find import read_model
 from roofplan.money.uncertainty import student
 from roofplan.records.calibration import Constant
+from roofplan.records.engine import EAGER
 from roofplan.records.strategy import Strategy
 from roofplan.records.system import System
 from roofplan.records.workload import Constraints, Workload
@@ -60,6 +61,7 @@ from roofplan.timing.figures import (
     Told,
     causes,
     flat,
+    grade_of_constant,
     interval_factor,
     parted,
     spread_of,
@@ -615,3 +617,19 @@ def test_a_run_cut_to_its_device_counts_by_the_end_that_is_not_cut():
     assert beyond_left_out([row], TIME_PER_TOKEN) == 1.0
     names = {one["figure"] for one in catalogue.blind_rows()}
     assert all(1.0 <= beyond_left_out(catalogue.blind_rows(), name) < 2.0 for name in names)
+
+
+@pytest.mark.parametrize(
+    ("said", "grade"),
+    [
+        ({"kind": "definition", "fitted_on": ""}, 1),
+        ({"kind": "guess", "fitted_on": ""}, 3),
+        ({"kind": "fit", "fitted_on": "Hopper"}, 1),
+        ({"kind": "fit", "fitted_on": "any"}, 2),
+        ({"kind": "fit", "fitted_on": "NVIDIA"}, 2),
+        ({"kind": "fit", "fitted_on": "AMD"}, 1),
+        ({"kind": "fit", "fitted_on": EAGER}, 2),
+    ],
+)
+def test_constants_have_the_grade_of_what_they_were_fitted_on(said, grade):
+    assert grade_of_constant(SimpleNamespace(**said), "NVIDIA") == grade

@@ -645,3 +645,22 @@ def test_memory_is_read_beyond_caches_where_it_is_large_enough(monkeypatch, cach
     found = probe.probed("numpy", 1, 0.0)
     assert asked[0]["largest"] == largest
     assert any("bandwidth may be the cache's" in one for one in found.notes) == noted
+
+
+@pytest.mark.parametrize(
+    ("identity", "name", "same"),
+    [
+        ("rtx-4090", "NVIDIA GeForce RTX 4090", True),
+        ("rtx-4090", "NVIDIA GeForce RTX 4070", False),
+        ("rtx-4060-ti-16", "NVIDIA GeForce RTX 4060 Ti", True),
+        ("rtx-4060-ti-16", "NVIDIA GeForce RTX 4060", True),
+        ("rtx-4060", "NVIDIA GeForce RTX 4060 Ti", False),
+        ("h100-pcie", "NVIDIA H100 80GB HBM3", False),
+        ("h100-pcie", "NVIDIA H100 PCIe", True),
+        ("h100-nvl", "NVIDIA H100 NVL", True),
+        ("rtx-4090-400w", "NVIDIA GeForce RTX 4090", True),
+        ("a100-sxm-80", "NVIDIA A100-SXM4-80GB", True),
+    ],
+)
+def test_names_of_drivers_are_those_of_cards(identity, name, same):
+    assert chip._named(identity, chip._words(name)) == same

@@ -740,3 +740,22 @@ def test_runs_are_removed(server, tmp_path, monkeypatch, run):
     (kept,) = observe.runs(observe.RunsInputs(), ledger=place).kept
     assert run("runs", str(kept.id), "--delete")[:2] == (0, f"removed run {kept.id}\n")
     assert observe.runs(observe.RunsInputs(), ledger=place).kept == []
+
+
+@pytest.mark.parametrize(
+    ("first", "status"),
+    [
+        ("HTTP/1.1 200 OK", 200),
+        ("HTTP/1.1 503", 503),
+        ("HTTP/1.1 429 Too Many Requests", 429),
+        ("HTTP/1.1", -1),
+        ("HTTP/1.1 fine", -1),
+    ],
+)
+def test_the_status_of_an_answer_may_stand_alone(first, status):
+    async def read():
+        wire = exchange.Wire(lambda *_: None)
+        wire._head(f"{first}\r\nContent-Length: 0".encode())
+        return wire.status, wire.headers
+
+    assert asyncio.run(read()) == (status, {"content-length": "0"})

@@ -13,6 +13,7 @@ from roofplan.catalogue.machines import machine
 from roofplan.money.history import CLASSES, WIDTHS, fit_trend, milestones
 from roofplan.money.listed import Route
 from roofplan.money.machine import own
+from roofplan.money.request import _estimated
 from roofplan.serving import all_in_cost
 from roofplan.timing.power import wall_power
 
@@ -188,3 +189,9 @@ def test_quotes_are_marked_from_the_day_on_which_they_are_stale(monkeypatch, old
     monkeypatch.setattr(money, "age_days", lambda _: money.STALE_DAYS + older)
     quotes = catalogue.prices("h100-sxm")
     assert _quote(quotes[0].kind, quotes).endswith(" !") is mark
+
+
+def test_estimated_prices_are_those_of_analysts_in_dollars():
+    assert _estimated("h100-sxm")
+    assert not _estimated("a10")
+    assert not _estimated("nosuch")

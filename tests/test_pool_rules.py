@@ -136,3 +136,15 @@ def test_layers_fill_vessels_to_one_level(share, caps, counts):
 def test_stages_are_in_order():
     request, problem = crew({"room": 2, "layer": 0.1}, {"room": 2, "layer": 0.1})
     assert petals(request, problem, 0).stages == (Stage(0, 0, 2), Stage(1, 2, 4))
+
+
+@pytest.mark.parametrize(("share", "first"), [(0.99, 1), (1.01, 0)])
+def test_petals_counts_eight_bits_of_a_byte(share, first):
+    """The first link carries a request a second, by which the third server stands with whom offers less."""
+    request, problem = crew(
+        {"room": 2, "layer": 1e-6, "up": BITS, "rtt": 9.0},
+        {"room": 2, "layer": 1.0 / (1.5 * share), "rtt": 9.0},
+        {"room": 2, "layer": 1e-6},
+    )
+    layout = petals(request, problem, 2)
+    assert windows(layout)[2] == ((2, 4) if first else (0, 2))

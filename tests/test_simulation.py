@@ -548,3 +548,24 @@ def test_answers_of_one_token_have_no_time_between_tokens_to_keep():
     assert good_share(served, SimpleNamespace(objectives=limits, warmup=0)) == 0.5
     assert good_share(served, SimpleNamespace(objectives=limits, warmup=2)) == 0.0
     assert good_share(served, SimpleNamespace(objectives=limits[:1], warmup=0)) == 0.75
+
+
+def test_steps_alike_end_with_a_request_the_cache_or_the_slope():
+    """Ten sequences whose first ends at step 100 of 16-token blocks, of which some are free."""
+
+    def alike(**more):
+        s = SimpleNamespace(grows=more.get("grows", 1.0), paged=more.get("paged", False), block=16)
+        state = SimpleNamespace(ends={0: 100}, heap=[100 << core.BITS], left=None)
+        given = {"free": 1e9, "most": 0, "room": -1.0} | {
+            k: v for k, v in more.items() if k in {"free", "most", "room"}
+        }
+        return core.alike(s, state, 40, given["free"], 10, given["most"], given["room"])
+
+    assert alike() == 60
+    assert alike(most=7) == 7
+    assert alike(room=20.5) == 21
+    assert alike(room=20.5, grows=2.0) == 11
+    assert alike(paged=True, free=(60 // 16 + 1) * 10.0) == 60
+    assert alike(paged=True, free=(60 // 16 + 1) * 20.0, grows=2.0) == 60
+    assert alike(paged=True, free=20.0, grows=2.0) == 16
+    assert alike(paged=True, free=0.0, grows=2.0) == 1

@@ -143,3 +143,21 @@ def test_limits_keep_their_side_and_their_digits(value, digits):
     assert up >= value * (1 - 1e-9)
     assert up - down <= 10.0 ** (math.floor(math.log10(value)) - digits + 1) * 1.01
     assert float(f"{up:.{digits}g}") == up
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (2 * 86_400, "2.00 days"),
+        (2 * 86_400 - 60, "48.0 h"),
+        (2 * 3600, "2.00 h"),
+        (2 * 3600 - 1, "7,199 s"),
+        (-3 * 86_400, "-3.00 days"),
+        (1.0, "1.00 s"),
+        (0.999, "999 ms"),
+        (2e-6, "2.00 us"),
+        (5e-9, "5.00 ns"),
+    ],
+)
+def test_spans_are_days_and_hours_from_two_on(seconds, shown):
+    assert units.show(seconds, "s") == shown
