@@ -27,7 +27,7 @@ from roofplan.pool.churn import EVENING, STEADY, Sessions, drawn, read_churn
 from roofplan.pool.circumstances import cheaters_of
 from roofplan.pool.costs import problem_of
 from roofplan.pool.request import pool_request
-from roofplan.pool.service import Service
+from roofplan.pool.service import OUT, Service
 from roofplan.pool.simulate import _hours, _times, works_of
 from roofplan.pool.surface import pool_surface
 from roofplan.pool.times import parts_of
@@ -496,3 +496,46 @@ def test_what_is_left_at_the_end_was_computed_and_not_served():
     Service.close(service, 10.0)
     assert counted == [2, 3]
     assert service.out.up == [0.9, 0.5]
+
+
+def test_members_whose_stay_ends_leave_their_places_to_others():
+    done = []
+    states = [
+        SimpleNamespace(holders=[3, OUT, 5], lacks=True),
+        SimpleNamespace(holders=[4], lacks=False),
+        SimpleNamespace(holders=[OUT], lacks=True),
+    ]
+    service = SimpleNamespace(
+        states=states,
+        busy={3, 4, 5},
+        stay=lambda member, now: (now + 1.0 if member in {5, OUT} else now - 1.0, None),
+        fall=lambda k, now: done.append(("fall", k, now)),
+        fill=lambda k, now: done.append(("fill", k, now)),
+    )
+    Service.leave(service, 0, 7.0)
+    assert states[0].holders == [3, OUT, OUT]
+    assert service.busy == {3, 4}
+    assert done == [("fall", 0, 7.0), ("fill", 0, 7.0), ("fill", 2, 7.0)]
+    states[0].lacks = False
+    done.clear()
+    Service.leave(service, 0, 7.0)
+    assert done == [("fall", 0, 7.0), ("fill", 0, 7.0)]
+
+
+def test_what_a_pipeline_begun_and_ended_is_written_once():
+    nan = -1.0
+    times = SimpleNamespace(admitted=[0.0, 1.0, 2.0], first=[0.5, 1.5, nan], last=[3.0, nan, nan])
+    out = SimpleNamespace(admitted=[nan, nan, 0.25, nan], first=[nan] * 4, last=[nan] * 4)
+    done = []
+    service = SimpleNamespace(
+        out=out, account=lambda _, place: done.append(place), credit=lambda i: done.append(f"credit {i}")
+    )
+    running = SimpleNamespace(finished=0, begun=3, ids=[0, 1, 2], replica=SimpleNamespace(times=times))
+    Service.harvest(service, running)
+    assert out.admitted == [0.0, 1.0, 0.25, nan]
+    assert out.first == [0.5, 1.5, nan, nan]
+    assert out.last == [3.0, nan, nan, nan]
+    assert (done, running.finished) == ([0, "credit 0"], 1)
+    times.last[1] = 0.0
+    Service.harvest(service, running)
+    assert (out.last[1], done[2:], running.finished) == (0.0, [1, "credit 1"], 2)

@@ -98,11 +98,7 @@ def run_on_arrays(
     The queues afterwards: `heap`, `order`, `waiting` and `ended` of the state.
     """
     t, r, out, state = borrowed(t), borrowed(r), borrowed(out), borrowed(state)
-    heap, order, waiting, ended = [0], [0], [0], [0]  # a number in each tells a compiler its type
-    for queue, given in ((heap, state.heap), (order, state.order), (waiting, state.waiting), (ended, state.ended)):
-        queue.pop()
-        for one in given:
-            queue.append(one)
+    heap, order, waiting, ended = list(state.heap), list(state.order), list(state.waiting), list(state.ended)
     lists = State(
         heap,
         order,
