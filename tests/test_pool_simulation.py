@@ -13,6 +13,7 @@ from roofplan.laws import pool as laws
 from roofplan.load.requests import Requests
 from roofplan.operations.table import Step
 from roofplan.pool.checks import (
+    AGREED,
     HONEST,
     Cheaters,
     Checked,
@@ -539,3 +540,17 @@ def test_what_a_pipeline_begun_and_ended_is_written_once():
     times.last[1] = 0.0
     Service.harvest(service, running)
     assert (out.last[1], done[2:], running.finished) == (0.0, [1, "credit 1"], 2)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_some_wrong_results_look_right_to_comparisons(share):
+    """Always the same ones: a result that two members have is seen alike by both."""
+    cheat = SimpleNamespace(value={"compared": share}.get)
+    member, pool = SimpleNamespace(cheat=cheat), SimpleNamespace()
+    seen = [_Pool.seen(pool, member, label) for label in range(1, 4001)]
+    assert set(seen) <= {AGREED, *range(1, 4001)}
+    found = [label for label, one in enumerate(seen, 1) if one != AGREED]
+    assert all(seen[label - 1] == label for label in found)
+    assert len(found) / 4000 == pytest.approx(share, abs=0.03)
+    assert [_Pool.seen(pool, member, label) for label in (AGREED, -2)] == [AGREED, -2]
+    assert _Pool.seen(pool, SimpleNamespace(cheat=None), 7) == 7

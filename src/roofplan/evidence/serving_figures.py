@@ -229,12 +229,13 @@ def _swings(
     -------
     Relative errors by figure, one standard deviation [1].
     """
-    ends = []
-    for pace in (1.0 / PACE, PACE):
-        paced = replace(fleet, surface=scaled(fleet.surface, pace))
-        seen, steady = _served(case, paced, requests, fit)
-        ends.append(_seen_values(case, seen, case.measured_term(steady)))
-    moved = {name: abs(math.log(ends[1][name] / ends[0][name])) / 2.0 for name in values if ends[0][name] > 0.0}
+
+    def at(pace: float) -> dict[str, float]:
+        seen, steady = _served(case, replace(fleet, surface=scaled(fleet.surface, pace)), requests, fit)
+        return _seen_values(case, seen, case.measured_term(steady))
+
+    quick, slow = at(1.0 / PACE), at(PACE)
+    moved = {name: abs(math.log(slow[name] / quick[name])) / 2.0 for name in values if quick[name] > 0.0}
     return {name: math.sqrt(max(0.0, far**2 - math.log(PACE) ** 2)) for name, far in moved.items()}
 
 
