@@ -1,6 +1,8 @@
 """How llama.cpp's workers are built: what is fetched, configured and compiled, and what is said where that fails."""
 
 import io
+import os
+import socket
 import sys
 import tarfile
 from pathlib import Path
@@ -131,3 +133,15 @@ def test_programs_are_sought_in_the_cache_and_on_the_path(monkeypatch, tmp_path)
     monkeypatch.setattr(workers.shutil, "which", lambda name, path=None: f"/usr/bin/{name}" if path is None else None)
     assert tools_at(None) == Tools(Path(f"/usr/bin/{BENCH}"), Path(f"/usr/bin/{WORKER}"))
     assert tools_at(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("table", [True, False])
+def test_a_worker_listens_where_its_port_is_open(table, monkeypatch):
+    if not table:
+        monkeypatch.setattr(workers, "Path", lambda _: Path("/nowhere"))
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+        assert not workers._open_on(os.getpid(), port)
+        one.listen()
+        assert workers._open_on(os.getpid(), port)

@@ -282,7 +282,7 @@ def _watched(command: Sequence[str], net: Switched | None, bench: Bench, patienc
     began, looks = time.monotonic(), list[tuple[float, float, float]]()
     results: list[tuple[dict[str, object], float]] = []
     with tempfile.TemporaryFile("w+") as errors:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process:  # noqa: S603
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as process:  # noqa: S603
             ended, late = threading.Event(), threading.Timer(patience, process.kill)
             late.start()
             watch = threading.Thread(target=_look, args=(process.pid, looks, ended))
