@@ -10,6 +10,7 @@ import textwrap
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from roofplan import api, catalogue, observe
 from roofplan.catalogue.machines import accelerator, machine
 from roofplan.catalogue.own_device import user_accelerator
 from roofplan.errors import InputError
-from roofplan.measure.machine import chip, conditions, hosts, probe
+from roofplan.measure.machine import child, chip, conditions, hosts, probe
 from roofplan.measure.machine.backends import Numpy
 from roofplan.measure.machine.probe import Figure, Probe, line
 from roofplan.measure.machine.windows import OURS, PATIENCE, rate
@@ -664,3 +665,22 @@ def test_memory_is_read_beyond_caches_where_it_is_large_enough(monkeypatch, cach
 )
 def test_names_of_drivers_are_those_of_cards(identity, name, same):
     assert chip._named(identity, chip._words(name)) == same
+
+
+def test_a_sustained_run_counts_its_products_second_by_second(monkeypatch):
+    """A product of a tenth of a second on a clock: ten a second, for two seconds."""
+    now, ran, told = [0.0], [], []
+
+    def run(times):
+        ran.append(times)
+        now[0] += 0.1 * times + 1e-9
+
+    backend = SimpleNamespace(product=lambda *shape: run if shape == ("fp32", 8, 8, 8) else None)
+    monkeypatch.setattr(child.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(child, "tell", lambda **row: told.append(row))
+    monkeypatch.setattr(child, "accelerator", lambda _: {"temperature": "60"})
+    child._sustain(backend, ("fp32", 8), 2.0, "GPU-1")
+    assert set(ran) == {1}
+    assert [row["rate"] for row in told] == [pytest.approx(10 * 2 * 8**3, rel=1e-3)] * 2
+    assert [row["at"] for row in told] == [pytest.approx(0.0), pytest.approx(1.0)]
+    assert {row["temperature"] for row in told} == {"60"}

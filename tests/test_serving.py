@@ -16,10 +16,11 @@ from roofplan import catalogue, hf
 from roofplan.api import plan_serving, simulate
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError, NoPlan, RoofplanError
+from roofplan.hf.blocks import linear
 from roofplan.hf.find import read_model
 from roofplan.laws import batching, collectives
 from roofplan.operations import head_format
-from roofplan.operations.table import Operation, Split, Step, element_bytes
+from roofplan.operations.table import Operation, Split, Step, element_bytes, product
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term
 from roofplan.records.ties import TIE
@@ -45,6 +46,7 @@ from roofplan.serving import (
     ways_out,
 )
 from roofplan.serving.certainty import system_of
+from roofplan.serving.ledger import widest
 from roofplan.serving.request import pins
 from roofplan.serving.step import PIECES, engine_term, launched, replayed, step_operations, step_term
 from roofplan.timing.figures import THROUGHPUT, TIME_PER_TOKEN
@@ -1767,3 +1769,41 @@ def test_the_most_users_of_a_change_are_found_in_few_searches(wanted, able, monk
     monkeypatch.setattr(ways_out, "_at", lambda _, values: SimpleNamespace(constraints=Constraints(**values)))
     assert ways_out._most_users(asked, {"concurrency": 1}, FIT) == able
     assert len(tried) <= 2 * math.ceil(math.log2(able + 1)) + 2
+
+
+@pytest.mark.parametrize(("leaving", "moved"), [(False, 10 + 20 / 4), (True, 10 / 4 + 20)])
+def test_a_divided_product_moves_whole_inputs_or_whole_outputs(leaving, moved):
+    """A matrix of 10 x 20 in bf16 over four ranks, and three tokens that enter it and leave it."""
+    model = read_model("llama-3.1-8b")
+    group = (linear("x", 10, 20),)
+    found = product("x", group, 3.0, 4.0, model, leaving=leaving)
+    assert float(found.traffic) == 2 * 10 * 20 / 4 + 3 * moved * 2
+    assert float(found.work) == 2 * 3 * 10 * 20 / 4
+
+
+@pytest.mark.parametrize(
+    ("name", "tp", "elements"),
+    [
+        ("llama-3.1-8b", 1, 1.5 * 2 * 14_336),
+        ("llama-3.1-8b", 4, 1.5 * 2 * 14_336 / 4),
+        ("mixtral-8x7b", 1, 1.5 * 2 * 14_336 * 2 + 2 * 2 * 4096),
+        ("mixtral-8x7b", 4, 1.5 * 2 * 14_336 * 2 / 4 + 2 * 2 * 4096),
+    ],
+)
+def test_the_widest_tensors_of_a_layer_are_those_of_its_experts(name, tp, elements):
+    """Gate and up and half of them again; tokens of two experts wait beside, gathered and to be added."""
+    assert widest(read_model(name), Split.of(Strategy(tp=tp, pp=1, dp=1))) == elements
+
+
+@pytest.mark.parametrize(
+    ("pp", "kind", "share", "beside"), [(1, "microbatch", 1.0, 1.0), (4, "microbatch", 4.0, None), (4, "", 1.0, 1.0)]
+)
+def test_stages_work_side_by_side_where_an_engine_divides_batches(pp, kind, share, beside):
+    from roofplan.serving.surface import _System
+
+    engine = replace(catalogue.engine("vllm-0.33"), pipeline_kind=kind)
+    strategy = Strategy(tp=1, pp=pp, dp=1)
+    system = _System(
+        model=read_model("llama-3.1-8b"), strategy=strategy, r=SimpleNamespace(engine=engine), kv_bytes=2.0, drafted=0.0
+    )
+    assert (system.share, system.beside) == (share, beside)
