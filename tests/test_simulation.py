@@ -405,7 +405,9 @@ def test_static_batches_end_together():
 # What always holds -------------------------------------------------------------------------------
 
 
-def served(tables, s=PLAIN, *, replicas=1, route=ROUTES[0], factor=1.0, rate=8.0, count=2000, seed=0, clients=None):
+def served(
+    tables, s=PLAIN, *, replicas=1, route=ROUTES[0], factor=1.0, rate=8.0, count=2000, seed=0, clients=None, hit=0.0
+):
     table = Surface(*(np.array(one) if isinstance(one, list) else one for one in tables[0]))
     times = ("decodes", "prompts", "mixed", "prompt_rows", "mixed_rows", "attention", "growth", "pieces")
     table = table._replace(**{name: getattr(table, name) * factor for name in times})
@@ -416,7 +418,7 @@ def served(tables, s=PLAIN, *, replicas=1, route=ROUTES[0], factor=1.0, rate=8.0
         outputs=lengths.draw(128, count, random),
     )
     fleet = Fleet(scheduler=s._replace(front=0.004, delay=0.01), surface=table, replicas=replicas, route=route)
-    return fleet.serve(requests, np.zeros(count, np.int64), clients)
+    return fleet.serve(requests, (hit * requests.inputs).astype(np.int64), clients)
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
@@ -569,3 +571,10 @@ def test_steps_alike_end_with_a_request_the_cache_or_the_slope():
     assert alike(paged=True, free=(60 // 16 + 1) * 20.0, grows=2.0) == 60
     assert alike(paged=True, free=20.0, grows=2.0) == 16
     assert alike(paged=True, free=0.0, grows=2.0) == 1
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("route", ROUTES)
+def test_what_was_in_the_cache_is_told_of_each_request(tables, replicas, route):
+    found = served(tables, replicas=replicas, route=route, count=60, hit=0.25)
+    assert np.array_equal(found.cached, found.inputs // 4)
