@@ -13,7 +13,7 @@ from roofplan.inputs import PoolPlanInputs
 from roofplan.pool.layout import Layout, Problem, Stage
 from roofplan.pool.members import _online, members
 from roofplan.pool.request import pool_request
-from roofplan.pool.search import _arrived, best_layout
+from roofplan.pool.search import _arrived, _near, _relaxed, best_layout
 from roofplan.present.screens import pool as screens
 from roofplan.records.pool import CLIENT, LAST
 
@@ -100,6 +100,14 @@ def test_a_bound_lies_below_every_layout(seed):
         tried = Layout(int(random.choice(problem.clients)), stages, CLIENT)
         if problem.holds(tried):
             assert problem.time(tried) >= found.least * (1.0 - 1e-12)
+
+
+def test_a_bound_of_many_members_is_that_of_the_relaxed_problem():
+    """Hops are counted by half there, so that it lies below every layout; where no hop is needed, it is the layout's own time."""
+    for seed in (1, 2, 4):
+        problem = drawn(seed, 16, 12, route="ring", outputs=(CLIENT,))
+        found = _near(problem)
+        assert found.least == _relaxed(problem)[0][0] < found.time == problem.time(found.layout)
 
 
 def asked(*texts, model="qwen3-32b", **more):

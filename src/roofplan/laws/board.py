@@ -157,8 +157,8 @@ def plugs_needed(power: Number, slot: Number, plug: Number) -> Number:
 
     Examples
     --------
-    >>> plugs_needed(450.0, 75.0, 150.0), plugs_needed(450.0, 75.0, 600.0)
-    (3.0, 1.0)
+    >>> plugs_needed(450.0, 75.0, 150.0), plugs_needed(450.0, 75.0, 600.0), plugs_needed(60.0, 75.0, 150.0)
+    (3.0, 1.0, 0.0)
     """
     return larger(up((power - slot) / plug), 0.0)
 
