@@ -210,3 +210,13 @@ def test_a_group_that_fills_one_pod_does_not_cross_its_uplinks():
     for hosts, slower in ((8.0, False), (16.0, True)):
         flat, tapered = (between_hosts(100 * MB, 8.0, hosts, 1.0, one) for one in (net, pods))
         assert all((tapered[name][0] > time) == slower for name, (time, _) in flat.items())
+
+
+@pytest.mark.parametrize("on", ["a100-sxm-80:64", "h100-sxm:64"])
+@pytest.mark.parametrize("framework", ["megatron-lm-3.0", "megatron"])
+def test_ports_that_are_shared_are_cited(on, framework):
+    software = catalogue.framework(catalogue.find("frameworks", framework, "--framework"))
+    net = network(machine(on)[0], software, FIT)
+    assert (
+        ("shared" in net.rests_on) == (net.shared < 1.0) == (on.startswith("a100") and framework == "megatron-lm-3.0")
+    )

@@ -1807,3 +1807,11 @@ def test_stages_work_side_by_side_where_an_engine_divides_batches(pp, kind, shar
         model=read_model("llama-3.1-8b"), strategy=strategy, r=SimpleNamespace(engine=engine), kv_bytes=2.0, drafted=0.0
     )
     assert (system.share, system.beside) == (share, beside)
+
+
+@pytest.mark.parametrize(
+    ("role", "scan", "rate"), [("scan", 5.0, 5.0), ("scan", None, 2.0), ("norm", 5.0, 2.0), ("norm", None, 2.0)]
+)
+def test_scans_have_a_rate_of_their_own_where_it_is_known(role, scan, rate):
+    op, r = SimpleNamespace(kind="memory", role=role), SimpleNamespace(vector_peak=2.0, scan=scan)
+    assert compute_rate(op, r) == rate

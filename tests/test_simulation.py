@@ -3,6 +3,7 @@
 import bisect
 import copy
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from stepwise import Engine, serve_together
 
 from roofplan import catalogue
-from roofplan.api import fit_at_hand
+from roofplan.api import fit_at_hand, plan_serving
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.hf.find import read_model
@@ -21,7 +22,7 @@ from roofplan.load.statistics import Objective
 from roofplan.records.strategy import Strategy
 from roofplan.serving.surface import Surface, surface
 from roofplan.simulation import core, lockstep, records
-from roofplan.simulation.deployment import Deployment
+from roofplan.simulation.deployment import Deployment, deployment_of
 from roofplan.simulation.fast import _bisect_right, compiled
 from roofplan.simulation.replicas import ROUTES, Fleet, lists, through_front
 from roofplan.simulation.report import good_share, refuse_too_long, tokens_held
@@ -578,3 +579,17 @@ def test_steps_alike_end_with_a_request_the_cache_or_the_slope():
 def test_what_was_in_the_cache_is_told_of_each_request(tables, replicas, route):
     found = served(tables, replicas=replicas, route=route, count=60, hit=0.25)
     assert np.array_equal(found.cached, found.inputs // 4)
+
+
+@pytest.mark.parametrize("engine", ["tensorrt-llm-1.2", "vllm"])
+def test_engines_reserve_or_take_blocks_where_these_may_not_suffice(engine):
+    """A few short requests fit whole; where all seats at the longest length do not, TensorRT-LLM keeps room for each, vLLM preempts."""
+    plan = plan_serving("llama-3.1-8b", on="rtx-4090:1", precision="fp8", engine=engine).plans[0]
+    place = deployment_of(plan)
+    longest = place.scheduler(8192)
+    assert longest.seats * 8192 / longest.block > longest.blocks
+    assert (longest.reserves, longest.paged) == (engine != "vllm", engine == "vllm")
+    ample = replace(place, launched=2).scheduler(8192)
+    assert ample.seats == 2
+    assert 2 * 8192 / ample.block <= ample.blocks
+    assert (ample.reserves, ample.paged) == (False, False)

@@ -391,10 +391,10 @@ def cohere2_moe(f: Fields) -> Decoder:
         shared=inner * f.int("num_shared_experts", default=0, least=0),
     )
     sparse = _sparse_layers(f, f.int("num_hidden_layers"))
-    dense = None if all(sparse) else mlp(hidden, f.int("prefix_dense_intermediate_size", default=inner))
+    dense = mlp(hidden, f.int("prefix_dense_intermediate_size", default=inner))
     return mixed(
         f,
-        lambda i: moe if sparse[i] or dense is None else dense,
+        lambda i: moe if sparse[i] else dense,
         tied=True,
         norms=1,
         window=windows(f, f.int("num_hidden_layers")),
