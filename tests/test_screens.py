@@ -1,0 +1,58 @@
+"""Lines of screens: where they are broken."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofplan.present.screens.page import SEPARATORS, WIDTH, folded, wrapped
+
+WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=30), min_size=1, max_size=40)
+
+
+@given(WORDS, st.integers(0, 20), st.integers(0, 20))
+def test_lines_are_as_full_as_they_can_be(words, indent, first):
+    lines = wrapped(" ".join(words), indent=indent, first=first)
+    assert " ".join(lines).split() == words
+    assert all(len(line) < WIDTH for line in lines)
+    for place, (line, after) in enumerate(itertools.pairwise(lines)):
+        assert len(line) + 1 + len(after.split()[0]) + 1 > WIDTH
+        assert line.startswith(" " * (indent if place else first))
+        assert after[:indent].strip() == "" != after[indent]
+
+
+def test_a_word_that_is_longer_than_a_line_has_one_of_its_own():
+    long = "x" * (WIDTH + 5)
+    assert wrapped(f"a {long} b", indent=2) == ["a", f"  {long}", "  b"]
+    assert wrapped(long, first=3) == [f"   {long}"]
+
+
+@given(WORDS, st.integers(1, 20))
+def test_folded_lines_are_as_full_as_they_can_be(words, indent):
+    pieces = folded(" ".join(words), indent=indent)
+    assert " ".join(pieces).split() == words
+    assert all(len(piece) <= WIDTH for piece in pieces)
+    for piece, after in itertools.pairwise(pieces):
+        assert after[:indent].strip() == "" != after[indent]
+        assert len(piece) + 1 + len(after.split()[0]) > WIDTH
+
+
+@given(WORDS, st.sampled_from(SEPARATORS))
+def test_separators_end_lines_and_begin_none(words, separator):
+    pieces = folded(f" {separator}".join(words), indent=4)
+    assert f" {' '.join(pieces)}".split() == f" {separator}".join(words).split()
+    assert all(len(piece) <= WIDTH for piece in pieces)
+    assert not any(piece.lstrip().startswith(separator) for piece in pieces[1:])
+
+
+@pytest.mark.parametrize("quoted", ["'a b c'", "'one two' 'three four'"])
+def test_commands_are_cut_outside_of_their_quotes(quoted):
+    line = " ".join(["--flag", quoted] * 12)
+    pieces = folded(line, indent=8, end=" \\")
+    assert len(pieces) > 1
+    assert all(piece.count("'") % 2 == 0 for piece in pieces)
+    assert all(piece.endswith(" \\") for piece in pieces[:-1])
+    assert not pieces[-1].endswith("\\")
+    assert all(len(piece) <= WIDTH for piece in pieces)
+    assert " ".join(piece.removesuffix(" \\").strip() for piece in pieces) == line
