@@ -338,3 +338,9 @@ def test_parts_of_a_day_are_hours_or_shares(text, share):
 def test_what_is_no_part_of_a_day_is_refused(text):
     with pytest.raises(InputError, match="online"):
         _online(text, "--members")
+
+
+def test_a_format_that_is_already_the_smallest_is_no_way_out():
+    with pytest.raises(NoPlan) as caught:
+        asked("rtx-3060@1gbe", model="llama-3.1-70b", precision="q4_k_m")
+    assert [one["argument"] for one in caught.value.relax] == ["--member"]

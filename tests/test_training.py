@@ -35,7 +35,7 @@ from roofplan.training.ledger import fullest, in_flight, ledgers, peak
 from roofplan.training.misses import least_time
 from roofplan.training.plan import TrainingRequest, dense_peak, planned
 from roofplan.training.ranking import plan_all
-from roofplan.training.request import _least_devices
+from roofplan.training.request import _least_devices, capacity_of
 from roofplan.training.run import run
 from roofplan.training.search import SHARES_OF_LAYERS, why_not_tensor
 from roofplan.training.stages import even, stages
@@ -1493,3 +1493,12 @@ def test_where_no_size_has_a_layout_the_last_reason_is_said(monkeypatch):
     asked = SimpleNamespace(model=None, job=None, framework=None, pins={}, deadline=1.0)
     with pytest.raises(InputError, match="not on 32"):
         ranking._tried(asked, [SimpleNamespace(count=8 * 2**k) for k in range(3)], None, None)
+
+
+@pytest.mark.parametrize(("imbalance", "lost"), [(1.25, ""), (1.6, ", at least 22% of the busiest rank's")])
+def test_what_experts_drop_is_said_where_some_rank_exceeds_their_capacity(imbalance, lost):
+    assumed = []
+    assert capacity_of("1.25", read_model("mixtral-8x7b"), imbalance, assumed) == 1.25
+    assert assumed == [
+        f"experts padded to 1.25 of their mean tokens, what goes beyond is dropped{lost} and not counted"
+    ]
