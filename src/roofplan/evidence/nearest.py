@@ -60,9 +60,12 @@ def _has_shape(identity: str, shape: Shape) -> bool:
 @lru_cache(maxsize=1024)
 def _near(shape: Shape, device: str) -> tuple[Row, ...]:
     """Return the unflagged rows of a model and a device that have a time per token."""
-    here = [row for row in catalogue.inference_rows() if row["accel_norm"] == device and row["tpot_ms"]]
-    alike = {name: _has_shape(name, shape) for name in dict.fromkeys(map(_model, here))}
-    return tuple(row for row in here if not against(row) and alike[_model(row)])
+    here = [
+        row for row in catalogue.inference_rows() if row["accel_norm"] == device and row["tpot_ms"] and not against(row)
+    ]
+    models = [_model(row) for row in here]
+    alike = {name: _has_shape(name, shape) for name in dict.fromkeys(models)}
+    return tuple(row for row, name in zip(here, models, strict=True) if alike[name])
 
 
 def _model(row: Row) -> str:
