@@ -109,7 +109,6 @@ def _spellings() -> tuple[Mapping[str, str], Mapping[str, frozenset[str]]]:
     return found, dates
 
 
-@lru_cache(maxsize=4096)
 def named(name: str, *, as_stored: bool = False) -> str | None:
     """Return the id of the model that a name means, None where there is none; a name with another date is another model.
 

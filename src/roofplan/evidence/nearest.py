@@ -10,7 +10,7 @@ from roofplan import catalogue, hf
 from roofplan.errors import RoofplanError
 from roofplan.evidence.inference import InferenceCase, inference_case
 from roofplan.evidence.rows import Row, Skipped, against, number
-from roofplan.evidence.served import model_id
+from roofplan.evidence.served import NAMING, model_id
 from roofplan.evidence.serving_figures import predicted_figures
 from roofplan.records import units
 from roofplan.records.calibration import Fit
@@ -69,8 +69,14 @@ def _near(shape: Shape, device: str) -> tuple[Row, ...]:
 
 
 def _model(row: Row) -> str:
+    return _named(*(row.get(column, "") for column in NAMING))
+
+
+@lru_cache(maxsize=1024)
+def _named(*names: str) -> str:
+    """Return the id of the model that cells name, empty where the catalogue has none."""
     try:
-        return model_id(row)
+        return model_id(dict(zip(NAMING, names, strict=True)))
     except Skipped:
         return ""
 

@@ -24,6 +24,10 @@ FORMAT = "weights"
 """The format of weights as an input that rows may omit and that has other plausible values."""
 
 
+NAMING = ("hf_model_id", "model_config", "model_name")
+"""Columns that name a model, the plainest first."""
+
+
 def model_id(row: Row) -> str:
     """Return the id of a row's model, by its name on the Hub, its configuration or its model name, in any spelling.
 
@@ -31,7 +35,7 @@ def model_id(row: Row) -> str:
     ------
     Skipped : the catalogue has no such model.
     """
-    for column in ("hf_model_id", "model_config", "model_name"):
+    for column in NAMING:
         name = row.get(column, "")
         found = named(name) or _of_size(name)
         if found is not None:
@@ -66,9 +70,7 @@ def served_model(row: Row, engine: Engine, assumed: Assumed) -> Model:
         assumed.add(f"weights: {precision}, by the model's name")
     else:
         precision = _unstated_format(row, engine, assumed)
-    own = next(
-        (row[name] for name in ("hf_model_id", "model_config", "model_name") if is_path(row.get(name, ""))), None
-    )
+    own = next((row[name] for name in NAMING if is_path(row.get(name, ""))), None)
     return in_files_of(
         _at_precision(from_file(own), precision) if own else of_catalogue(model_id(row), precision), engine
     )
