@@ -123,7 +123,7 @@ class Accelerator:
 
     @property
     def room(self) -> float:
-        """The same, 0 where it is not known: nothing fits there [B]."""
+        """Memory available to a program, 0 where it is not known, so that nothing fits there [B]."""
         return self.memory or 0.0
 
     @property
