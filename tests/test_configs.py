@@ -437,7 +437,7 @@ STABLE = {
     ],
 )
 def test_stablelm_has_one_norm_or_two_and_norms_of_each_head_where_it_says_so(said, more):
-    """Weights of a layer of StableLM 2 12B, and its norms [1]."""
+    """Weights of a layer of StableLM 2 12B, and its norms: transformers@00dcc6d, models/stablelm/modeling_stablelm.py."""
     layer = 2 * 5120 * 5120 + 2 * 5120 * 1280 + 3 * 5120 * 13824
     assert hf.from_dict(STABLE | said).total == 2 * 100_352 * 5120 + 40 * (layer + more) + 10_240
 
