@@ -47,6 +47,7 @@ from roofplan.serving import (
 )
 from roofplan.serving.certainty import system_of
 from roofplan.serving.ledger import widest
+from roofplan.serving.plan import figures_of
 from roofplan.serving.request import pins
 from roofplan.serving.step import PIECES, engine_term, launched, replayed, step_operations, step_term
 from roofplan.timing.figures import THROUGHPUT, TIME_PER_TOKEN
@@ -566,6 +567,43 @@ def test_array_path_equals_scalar_path():
                 assert np.broadcast_to(grid.rate, (len(options), 4))[i, j] == pytest.approx(
                     float(alone.rate), rel=1e-12
                 )
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "more"),
+    [
+        ("recurrentgemma-9b", "h800-sxm:8", {"precision": "q4_k_m"}),
+        ("gpt-oss-120b", "apple-m4-max:1", {}),
+        ("qwen3-vl-8b", "l40s:4", {"precision": "q4_k_m", "concurrency": "16"}),
+        ("llama-3.1-8b", "epyc-9654:1", {"precision": "q8_0"}),
+        ("qwen3.5-35b-a3b", "h20:8", {"precision": "q4_k_m", "draft": "1:0.8"}),
+        ("deepseek-v3", "h200-sxm:8", {"engine": "sglang", "rate": "2req/s"}),
+        ("mixtral-8x22b", "mi300x:8", {"prefix_hit": "30%"}),
+        ("llama-3.1-70b", "h100-sxm:8", {"engine": "tensorrt-llm", "precision": "fp8", "tpot": "30ms"}),
+        ("llama-3.1-70b", "rtx-4090:8", {"engine": "vllm", "precision": "awq", "output": "1"}),
+        ("qwen3-32b", "tpu-v6e:8", {"best": "energy"}),
+        ("gemma-3-27b", "gaudi3:8", {"kv_precision": "fp8", "power": "9kW"}),
+    ],
+)
+def test_what_a_search_says_of_a_plan_is_what_its_own_prediction_says(model, on, more):
+    """The search predicts all plans as one grid; each plan's times are then predicted by themselves, and their trees add up."""
+    found = plan_serving(model, [on], **more)
+    for plan in (*found.plans, *found.ladder):
+        p, watts = plan.prediction, plan.power
+        alone = figures_of(
+            p,
+            plan.workload,
+            plan.machine,
+            plan.utilisation,
+            watts=None if watts is None else watts.value,
+            cost=plan.cost,
+        )
+        assert plan.values == pytest.approx(
+            {**{name: float(value) for name, value in alone.items()}, "max_concurrency": plan.memory.max_concurrency},
+            rel=1e-12,
+        )
+        for term in (one for time in p.times for one in time.walk() if one.combine == "sum" and one.parts):
+            assert sum(float(part.value) for part in term.parts) == pytest.approx(float(term.value), rel=1e-9)
 
 
 def test_the_tree_adds_up():
@@ -1764,7 +1802,7 @@ def test_the_most_users_of_a_change_are_found_in_few_searches(wanted, able, monk
         tried.append(asked.constraints.concurrency)
         return tried[-1] <= able
 
-    monkeypatch.setattr(ways_out, "candidates", searched)
+    monkeypatch.setattr(ways_out, "evaluate", searched)
     asked = SimpleNamespace(constraints=Constraints(concurrency=wanted))
     monkeypatch.setattr(ways_out, "_at", lambda _, values: SimpleNamespace(constraints=Constraints(**values)))
     assert ways_out._most_users(asked, {"concurrency": 1}, FIT) == able

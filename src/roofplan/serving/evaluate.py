@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +21,7 @@ from roofplan.serving.ledger import Ledger
 from roofplan.serving.plan import DEFAULT_TPOT, Plan, Refusal, Request, Tally
 from roofplan.serving.rules import legal
 from roofplan.serving.settings import names_of, with_settings
-from roofplan.serving.setups import Footprints, Setup
+from roofplan.serving.setups import Footprints, Grid, Setup
 from roofplan.serving.space import (
     COMPETING,
     at_precision,
@@ -47,20 +45,6 @@ def user_ladder(limit: int, demanded: int | None = None) -> np.ndarray:
     return np.array(sorted(p for p in points if 1 <= p <= limit), dtype=float)
 
 
-class Candidate(NamedTuple):
-    """A strategy with its best number of users, before it is predicted by itself.
-
-    Parameters
-    ----------
-    reached : its figures in the search's grid, by the limit in `Constraints` that they are held against; infinite if
-        unknown.
-    finish : return its plan.
-    """
-
-    reached: Mapping[str, float]
-    finish: Callable[[], Plan]
-
-
 def evaluate(asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, int], None] | None = None) -> list[Plan]:
     """Return the best plan of each (machine, precision, strategy), with the concurrency chosen by the constraints.
 
@@ -75,23 +59,7 @@ def evaluate(asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, in
     -------
     Plans that keep all limits, in no order.
     """
-    return [one.finish() for one in candidates(asked, tally, fit, progress)]
-
-
-def candidates(
-    asked: Request, tally: Tally, fit: Fit, progress: Callable[[int, int], None] | None = None
-) -> list[Candidate]:
-    """Return what `evaluate` makes plans of: cheaper where most are not looked at.
-
-    Parameters
-    ----------
-    asked, tally, fit, progress : as in `evaluate`.
-
-    Returns
-    -------
-    Candidates that keep all limits, in no order.
-    """
-    found: list[Candidate] = []
+    found: list[Plan] = []
     counted: Footprints = {}
     models = {precision: at_precision(asked.model, precision) for precision in asked.precisions}
     for index, machine in enumerate(asked.machines):
@@ -124,7 +92,7 @@ def _on_machine(
     counted: Footprints,
     tally: Tally,
     fit: Fit,
-) -> list[Candidate]:
+) -> list[Plan]:
     limits = asked.constraints
     if limits.devices is not None and machine.count > limits.devices:
         tally.refusals[Refusal("devices", f"more devices than the {limits.devices} allowed")] += 1
@@ -176,7 +144,7 @@ def _on_machine(
     return _chosen(setup, kept, tally) if kept else []
 
 
-def _chosen(setup: Setup, kept: list[tuple[Strategy, Ledger]], tally: Tally) -> list[Candidate]:
+def _chosen(setup: Setup, kept: list[tuple[Strategy, Ledger]], tally: Tally) -> list[Plan]:
     """Predict strategies x users of a machine as one grid, refine it, and return each strategy's best number of users."""
     asked, machine = setup.asked, setup.machine
     ladders = [user_ladder(book.max_concurrency, asked.constraints.concurrency) for _, book in kept]
@@ -186,39 +154,29 @@ def _chosen(setup: Setup, kept: list[tuple[Strategy, Ledger]], tally: Tally) -> 
         name: np.array([[getattr(s, name)] for s, _ in kept], dtype=float)
         for name in ("tp", "pp", "dp", "ep", "attention_dp")
     }
-    many, budget = Strategy(**degrees), kept[0][1].budget_tokens
+    many = Strategy(**degrees)
 
-    def columns(ladders: list[np.ndarray]) -> tuple[list[int | None], list[int | None], dict[str, np.ndarray]]:
-        """Return the best allowed column of each strategy's ladder, the one around which to refine, and what each reaches."""
+    def columns(ladders: list[np.ndarray]) -> tuple[list[int | None], list[int | None], Grid]:
+        """Return the best allowed column of each strategy's ladder, the one around which to refine, and the figures of all."""
         width = max(len(u) for u in ladders)
-        grid = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
-        p = setup.predict(many, grid, budget)
-        pace, ttft, rate = (np.broadcast_to(x, grid.shape) for x in (p.pace.value, p.ttft.value, p.rate))
-        load = setup.load(rate)
-        power = setup.power(np.broadcast_to(p.busy, grid.shape) * load)
-        watts = np.broadcast_to(math.inf if power is None else power.value, grid.shape)
-        reached = {
-            "tpot": pace,
-            "ttft": ttft,
-            "tokens_per_second_per_user": 1.0 / pace,
-            "concurrency": grid,
-            "rate": rate * asked.utilisation / asked.workload.output,
-            "power": watts,
-        }
+        points = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
+        grid = setup.grid(many, points, kept[0][1])
+        reached = against_limits(grid.figures, points, asked)
+        pace, rate = reached["tpot"], grid.figures["output_tokens_per_second"]
         for found, u in zip(seen, ladders, strict=True):
             found.update(u.tolist())
         ok = _allowed(asked.constraints, reached)
-        score = _score(asked.best, machine, pace, rate * load, watts, setup.cost)
-        quick = p.tpot is not None and bool(np.any(ok & (pace <= DEFAULT_TPOT)))
+        score = _score(asked.best, machine, pace, rate * grid.load, reached["power"], setup.cost)
+        quick = "tpot" in grid.figures and bool(np.any(ok & (pace <= DEFAULT_TPOT)))
         best = [_choose(asked, u, pace[i], ok[i], score[i], quick=quick) for i, u in enumerate(ladders)]
         # if no point meets a demanded rate, refine around the highest rate that satisfies the other limits
         quickly = _allowed(replace(asked.constraints, rate=None), reached)
         within = [np.flatnonzero(quickly[i, : len(u)]) for i, u in enumerate(ladders)]
         most = [int(x[np.argmax(rate[i, x])]) if len(x) else None for i, x in enumerate(within)]
         near = [c if c is not None else m for c, m in zip(best, most, strict=True)]
-        return best, near, reached
+        return best, near, grid
 
-    chosen, near, reached = columns(users)
+    chosen, near, grid = columns(users)
     few = len(asked.machines) <= FEW_MACHINES
     for _ in range(CLOSE_IN if few else 1):
         finer = [u if c is None or (few and _close(u, c)) else _between(u, c) for u, c in zip(users, near, strict=True)]
@@ -227,20 +185,16 @@ def _chosen(setup: Setup, kept: list[tuple[Strategy, Ledger]], tally: Tally) -> 
         ):
             break
         users = finer
-        chosen, near, reached = columns(users)
+        chosen, near, grid = columns(users)
     if few and asked.constraints.concurrency is None:
         # cost is a step function of users (even groups, full tiles), so the last round tries every count nearby
         most = [float(users_of[-1]) for users_of in ladders]
         users = [u if c is None else _around(u, c, m) for u, c, m in zip(users, near, most, strict=True)]
-        chosen, _, reached = columns(users)
+        chosen, _, grid = columns(users)
     tally.count_users([len(found) for found in seen])
     chosen = _one_each(asked, kept, users, chosen)
-    whole = {"budget": math.inf if setup.cost is None else setup.cost.total, "devices": float(machine.count)}
     return [
-        Candidate(
-            {**whole, **{name: float(values[row, column]) for name, values in reached.items()}},
-            partial(setup.finished, strategy, book, int(users[row][column])),
-        )
+        setup.finished(strategy, book, int(users[row][column]), grid, (row, column))
         for row, ((strategy, book), column) in enumerate(zip(kept, chosen, strict=True))
         if column is not None
     ]
@@ -297,7 +251,31 @@ DEMANDS = frozenset({"tokens_per_second_per_user", "concurrency", "rate"})
 """Limits in `Constraints` that a plan has to reach; the others it may not exceed."""
 
 
-def _allowed(limits: Constraints, reached: Mapping[str, np.ndarray]) -> np.ndarray:
+def against_limits(figures: Mapping[str, Number], users: Number, asked: Request) -> dict[str, Number]:
+    """Return what is held against the limits in `Constraints`, by their name; infinite if unknown.
+
+    Parameters
+    ----------
+    figures : by metric, in its unit, floats or arrays.
+    users : on the whole machine [1].
+    asked : the request with the limits.
+
+    Returns
+    -------
+    Floats or arrays.
+    """
+    pace = figures["tpot" if "tpot" in figures else "cycle_time"]
+    return {
+        "tpot": pace,
+        "ttft": figures["ttft"],
+        "tokens_per_second_per_user": 1.0 / pace,
+        "concurrency": users,
+        "rate": figures["output_tokens_per_second"] * asked.utilisation / asked.workload.output,
+        "power": figures.get("power", math.inf),
+    }
+
+
+def _allowed(limits: Constraints, reached: Mapping[str, Number]) -> np.ndarray:
     """Return where a grid keeps all limits."""
     kept = np.ones_like(reached["tpot"], dtype=bool)
     for name, values in reached.items():

@@ -56,7 +56,7 @@ def ordered(plans: Sequence[Plan], best: str, *, limited: bool = False) -> list[
     def rank(plan: Plan) -> tuple[bool, bool, bool]:
         slow = best != "latency" and not limited and plan.values.get("tpot", 0.0) > DEFAULT_TPOT * (1 + 1e-9)
         # energy that excludes the hosts is not comparable
-        bare = best == "energy" and plan.power is not None and len(plan.power.parts) < 2
+        bare = best == "energy" and "power" in plan.values and plan.machine.box is None
         return (not math.isfinite(objective(plan, best)), slow, bare)
 
     listed = list(plans)

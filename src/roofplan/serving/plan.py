@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from roofplan import money
-from roofplan.laws import cost
+from roofplan.laws import Number
+from roofplan.laws.cost import per_token
 from roofplan.money.machine import OwnershipTerms
 from roofplan.money.prices import at_price
 from roofplan.operations.table import Step, element_bytes
@@ -27,7 +28,7 @@ from roofplan.records.workload import Constraints, Workload
 from roofplan.serving.bounds import bound_of, bounded, causes_of, floors
 from roofplan.serving.certainty import by_constants, certainty
 from roofplan.serving.ledger import Ledger
-from roofplan.serving.prediction import Prediction
+from roofplan.serving.prediction import Prediction, predict
 from roofplan.serving.space import cache_format
 from roofplan.serving.step import step_term
 from roofplan.timing.figures import (
@@ -44,7 +45,7 @@ from roofplan.timing.figures import (
     sure,
     within,
 )
-from roofplan.timing.power import power_limits
+from roofplan.timing.power import power_limits, wall_power
 from roofplan.timing.rates import Rates
 
 DEFAULT_TPOT = 0.05
@@ -56,10 +57,11 @@ OBJECTIVES = ("cost", "throughput", "latency", "devices", "energy")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One configuration with all its predicted figures; their intervals are derived when first asked for.
+    """One configuration with its predicted figures; intervals, and the Terms behind them, are derived when first asked for.
 
     Parameters
     ----------
+    values : the figures by metric, in its unit; unknown ones are absent.
     pareto : whether no other plan is both faster and cheaper.
     tied : whether its objective is within 1% of the first plan's.
     ahead : the first plan of its ranking, None for that plan itself.
@@ -80,9 +82,8 @@ class Plan:
     users: int
     memory: Ledger
     rates: Rates
-    prediction: Prediction
+    values: Mapping[str, float]
     cost: money.HourlyCost | None
-    power: Term | None
     pareto: bool = False
     tied: bool = False
     ahead: Plan | None = None
@@ -93,9 +94,27 @@ class Plan:
     under_load: UnderLoad | None = None
 
     @cached_property
-    def values(self) -> Mapping[str, float]:
-        """Return the figures by metric, in its unit; unknown ones are absent."""
-        return values_of(self)
+    def prediction(self) -> Prediction:
+        """Return the times and rates behind the figures, as Terms."""
+        return self.predicted(self.rates)
+
+    def predicted(self, r: Rates) -> Prediction:
+        """Return the times and rates of the configuration at other rates of its devices and links."""
+        return predict(
+            self.model,
+            self.strategy,
+            self.engine,
+            self.workload,
+            r,
+            float(self.users),
+            kv_bytes=element_bytes(self.kv_precision),
+            budget=self.memory.budget_tokens,
+        )
+
+    @cached_property
+    def power(self) -> Term | None:
+        """Return the power at the wall, None if unknown [W]."""
+        return wall_power(self.machine, float(self.prediction.busy) * self.utilisation, self.rates.fit)
 
     @cached_property
     def metrics(self) -> Mapping[str, Metric]:
@@ -331,31 +350,49 @@ def sure_of(plan: Plan, figure: str, behind: Term, borne: tuple[int, float] | No
     return certainty(figure, behind, plan.model, plan.rates, load=load, guessed=guessed, borne=borne)
 
 
-def values_of(plan: Plan) -> dict[str, float]:
-    """Return the figures of one plan by metric, in its unit; unknown ones are absent."""
-    p, rate = plan.prediction, float(plan.prediction.rate)
-    out = {"ttft": float(p.ttft.value)}
+def figures_of(
+    p: Prediction,
+    workload: Workload,
+    machine: Machine,
+    load: Number,
+    *,
+    watts: Number | None,
+    cost: money.HourlyCost | None,
+) -> dict[str, Number]:
+    """Return the figures of predicted configurations by metric, in its unit; unknown ones are absent.
+
+    Parameters
+    ----------
+    p : times and rates, floats or arrays.
+    workload : lengths of prompts and answers.
+    machine : devices.
+    load : utilisation at which costs are counted [1].
+    watts : power at the wall, None if unknown [W].
+    cost : of the machine per hour, None without a price.
+
+    Returns
+    -------
+    Floats or arrays that broadcast to one shape.
+    """
+    out = {"ttft": p.ttft.value}
     if p.tpot is not None:  # answers of one token have no time between tokens
-        out |= {"tpot": float(p.tpot.value), "tokens_per_second_per_user": 1.0 / float(p.tpot.value)}
+        out |= {"tpot": p.tpot.value, "tokens_per_second_per_user": 1.0 / p.tpot.value}
     out |= {
-        "cycle_time": float(p.cycle.value),
-        "output_tokens_per_second": rate,
-        "output_tokens_per_second_per_device": rate / plan.machine.count,
-        "prefill_tokens_per_second": float(p.prefill_rate),
-        "max_concurrency": plan.memory.max_concurrency,
+        "cycle_time": p.cycle.value,
+        "output_tokens_per_second": p.rate,
+        "output_tokens_per_second_per_device": p.rate / machine.count,
+        "prefill_tokens_per_second": p.prefill_rate,
     }
-    if plan.power is not None:
-        out["power"] = float(plan.power.value)
-        out["energy_per_output_token"] = out["power"] / (rate * plan.utilisation)
-    if plan.cost is not None:
-        hourly, split = plan.cost.total, float(p.input_share)
-        into = rate / plan.workload.output * plan.workload.input
+    if watts is not None:
+        out |= {"power": watts, "energy_per_output_token": watts / (p.rate * load)}
+    if cost is not None:
+        hourly, split = cost.total, p.input_share
+        into = p.rate / workload.output * workload.input
         out["cost_per_hour"] = hourly
-        out["cost_per_million_input_tokens"] = hourly * split / (into * plan.utilisation * units.HOUR) * 1e6
+        out["cost_per_million_input_tokens"] = hourly * split / (into * load * units.HOUR) * 1e6
         if p.tpot is not None:  # the only token of a one-token answer comes with its prompt
-            whole = hourly * (1.0 - split) / (rate * plan.utilisation * units.HOUR) * 1e6
-            out["cost_per_million_output_tokens"] = whole
-        out[ALL_IN] = float(cost.per_token(hourly / units.HOUR, rate * plan.utilisation) * 1e6)
+            out["cost_per_million_output_tokens"] = hourly * (1.0 - split) / (p.rate * load * units.HOUR) * 1e6
+        out[ALL_IN] = per_token(hourly / units.HOUR, p.rate * load) * 1e6
     return out
 
 

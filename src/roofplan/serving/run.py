@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from roofplan import money
 from roofplan.catalogue.machines import fewer_ports, with_all_ports
-from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.serving.advice import smaller, standing
 from roofplan.serving.certainty import uses
@@ -15,7 +16,6 @@ from roofplan.serving.evaluate import evaluate
 from roofplan.serving.misses import no_plan
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Result, Tally
-from roofplan.serving.prediction import predict
 from roofplan.serving.setups import Setup
 from roofplan.serving.space import check_pins
 from roofplan.timing.rates import rates
@@ -111,7 +111,8 @@ def ladder(plan: Plan, asked: Request) -> list[Plan]:
     most = plan.memory.max_concurrency
     wanted = sorted({1, *(n for n in (8, 64) if n < most), plan.users, *([most] if most > 0 else [])})
     setup = Setup.of(plan, asked)
-    return [setup.plan(plan.strategy, plan.memory, users) for users in wanted]
+    grid = setup.grid(plan.strategy, np.array(wanted, dtype=float), plan.memory)
+    return [setup.plan(plan.strategy, plan.memory, users, grid, (place,)) for place, users in enumerate(wanted)]
 
 
 def _fewer_ports(plan: Plan) -> list[tuple[str, str]]:
@@ -119,11 +120,7 @@ def _fewer_ports(plan: Plan) -> list[tuple[str, str]]:
     sold = with_all_ports(plan.machine)
     if sold is None:
         return []
-    r, budget = rates(sold, plan.engine, plan.rates.fit), plan.memory.budget_tokens
-    kv_bytes = element_bytes(plan.kv_precision)
-    wider = predict(
-        plan.model, plan.strategy, plan.engine, plan.workload, r, float(plan.users), kv_bytes=kv_bytes, budget=budget
-    )
+    wider = plan.predicted(rates(sold, plan.engine, plan.rates.fit))
     less = 1.0 - float(wider.pace.value) / plan.pace.value
     return fewer_ports(plan.machine, sold, "a token", less)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
 
 from roofplan import money
 from roofplan.laws import Number, batching, smaller
@@ -14,10 +17,9 @@ from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
-from roofplan.records.terms import Term
 from roofplan.serving.ledger import Footprint, Ledger, footprints, ledger
-from roofplan.serving.plan import Plan, Request
-from roofplan.serving.prediction import Prediction, predict
+from roofplan.serving.plan import Plan, Request, figures_of
+from roofplan.serving.prediction import predict
 from roofplan.timing.power import wall_power
 from roofplan.timing.rates import Rates, rates
 
@@ -26,6 +28,19 @@ MOST_SEATS = 16_384
 
 Footprints = dict[tuple[object, ...], Sequence[Footprint]]
 """Footprints of strategies by their number formats and degrees."""
+
+
+class Grid(NamedTuple):
+    """Strategies x users of a setup.
+
+    Parameters
+    ----------
+    figures : by metric, in its unit.
+    load : utilisation at which costs are counted [1].
+    """
+
+    figures: Mapping[str, np.ndarray]
+    load: np.ndarray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +121,16 @@ class Setup:
             books.append(more)
         return [books[0], *(book for book in books[1:] if book.fits)]
 
-    def predict(self, strategy: Strategy, users: Number, budget: float) -> Prediction:
-        """Return times and rates of strategies x users, with a number of tokens per step."""
-        return predict(
+    def grid(self, strategy: Strategy, users: np.ndarray, book: Ledger) -> Grid:
+        """Return the figures of strategies x users, each in the shape of `users`; unknown ones are absent.
+
+        Parameters
+        ----------
+        strategy : degrees as numbers or arrays.
+        users : on the whole machine [1].
+        book : memory of any of the strategies, which all compute as many tokens a step.
+        """
+        p = predict(
             self.model,
             strategy,
             self.engine,
@@ -116,8 +138,13 @@ class Setup:
             self.rates,
             users,
             kv_bytes=self.kv_bytes,
-            budget=budget,
+            budget=book.budget_tokens,
         )
+        load = self.load(p.rate)
+        power = wall_power(self.machine, p.busy * load, self.fit)
+        watts = None if power is None else power.value
+        figures = figures_of(p, self.asked.workload, self.machine, load, watts=watts, cost=self.cost)
+        return Grid({name: np.broadcast_to(x, users.shape) for name, x in figures.items()}, load * np.ones(users.shape))
 
     def load(self, rate: Number) -> Number:
         """Return the utilisation at which costs are counted: the requested one, at most demand over capacity [1].
@@ -131,14 +158,9 @@ class Setup:
             return self.asked.utilisation
         return smaller(self.asked.utilisation, demanded * self.asked.workload.output / rate)
 
-    def power(self, busy: Number) -> Term | None:
-        """Return the power at the wall of a machine that computes for a share of the time, None if unknown [W]."""
-        return wall_power(self.machine, busy, self.fit)
-
-    def plan(self, strategy: Strategy, book: Ledger, users: int) -> Plan:
-        """Return the plan of a strategy, its memory and a number of users."""
-        predicted = self.predict(strategy, float(users), book.budget_tokens)
-        load = float(self.load(float(predicted.rate)))
+    def plan(self, strategy: Strategy, book: Ledger, users: int, grid: Grid, place: tuple[int, ...]) -> Plan:
+        """Return the plan of a strategy, its memory and a number of users, which stand at a place of a grid."""
+        values = {name: float(x[place]) for name, x in grid.figures.items()}
         return Plan(
             model=self.model,
             machine=self.machine,
@@ -150,20 +172,19 @@ class Setup:
             users=users,
             memory=book,
             rates=self.rates,
-            prediction=predicted,
+            values={**values, "max_concurrency": book.max_concurrency},
             cost=self.cost,
-            power=self.power(float(predicted.busy) * load),
-            utilisation=load,
+            utilisation=float(grid.load[place]),
             named=self.asked.named,
         )
 
-    def finished(self, strategy: Strategy, book: Ledger, users: int) -> Plan:
+    def finished(self, strategy: Strategy, book: Ledger, users: int, grid: Grid, place: tuple[int, ...]) -> Plan:
         """Return the plan to show; for a demanded rate, its sequence limit holds the users and a margin for random arrivals."""
         if self.asked.constraints.rate is None:
-            return self.plan(strategy, book, users)
+            return self.plan(strategy, book, users, grid, place)
         each = int(batching.seats_of_arrivals(users / strategy.groups))
         roomy = self.book(strategy, each * strategy.groups)
         if roomy.fits and roomy.max_concurrency >= users:
-            plan = self.plan(strategy, roomy, users)
+            plan = self.plan(strategy, roomy, users, grid, place)
             return replace(plan, seats=min(each, roomy.max_concurrency // strategy.groups))
-        return self.plan(strategy, self.book(strategy, users), users)
+        return self.plan(strategy, self.book(strategy, users), users, grid, place)

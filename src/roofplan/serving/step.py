@@ -390,7 +390,8 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     if op.kind in MESSAGES:
         return _message_term(op, seconds, count, r)
     products = op.kind in PRODUCTS
-    if r.vector is not None and products and type(op.rows) is float and op.rows <= r.vector.rows:
+    scalar = type(op.rows) is float
+    if r.vector is not None and products and scalar and op.rows <= r.vector.rows:
         return _vector_term(op, seconds, count, r, r.vector)
     keys = r.sources.get(f"{op.kind}.{op.stored}", r.sources[_SOURCE_OF.get(op.kind, "bandwidth")])
     law = "roofline.overlapped_time"
@@ -403,7 +404,7 @@ def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> 
     if op.role in OWN_RATES:
         computed = r.sources[OWN_RATES[op.role]]
     sources = (*keys, *computed, *(r.sources["grouped"] if op.kind == "experts" else ()))
-    if waits(op, r):
+    if waits(op, r) and scalar:  # some of an array's rows may run on vector units
         return _one_after_the_other(Term(op.name, seconds * count, "s", text=op.text, numbers=numbers, sources=sources))
     return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=sources)
 

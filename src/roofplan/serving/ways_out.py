@@ -15,7 +15,7 @@ from roofplan.operations.table import element_bytes
 from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
-from roofplan.serving.evaluate import DEMANDS, candidates, evaluate
+from roofplan.serving.evaluate import DEMANDS, against_limits, evaluate
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Tally
 from roofplan.serving.setups import MOST_SEATS
@@ -157,11 +157,19 @@ def nearest(asked: Request, limits: Sequence[Limit], fit: Fit) -> Mapping[str, f
     found = [
         one
         for best in dict.fromkeys(one.best for one in limits)
-        for one in candidates(replace(free, best=best, seats=seats), Tally(), fit)
+        for one in evaluate(replace(free, best=best, seats=seats), Tally(), fit)
     ]
-    known = [(sum(one.missed(plan.reached, asked) for one in limits), place) for place, plan in enumerate(found)]
+    reached = [_reached(plan, asked) for plan in found]
+    known = [(sum(limit.missed(one, asked) for limit in limits), place) for place, one in enumerate(reached)]
     known = [one for one in known if math.isfinite(one[0])]
-    return found[min(known)[1]].reached if known else None
+    return reached[min(known)[1]] if known else None
+
+
+def _reached(plan: Plan, asked: Request) -> dict[str, float]:
+    """Return what a plan holds against each of `LIMITS`, by field; infinite if unknown."""
+    hourly = math.inf if plan.cost is None else plan.cost.total
+    seen = {name: float(value) for name, value in against_limits(plan.values, float(plan.users), asked).items()}
+    return {**seen, "budget": hourly, "devices": float(plan.machine.count)}
 
 
 def _moved(asked: Request, limits: Sequence[Limit], fit: Fit) -> Iterator[Change]:
@@ -189,7 +197,7 @@ def _most_users(asked: Request, values: dict[str, Any], fit: Fit) -> int:
     high = int(asked.constraints.concurrency or low)
     while low < high:
         tried = min(low + step, high)
-        if candidates(_at(asked, {**values, "concurrency": tried}), Tally(), fit):
+        if evaluate(_at(asked, {**values, "concurrency": tried}), Tally(), fit):
             low, step = tried, 2 * step
         elif step == 1:
             break
@@ -312,7 +320,7 @@ def _shorter(asked: Request, shown: dict[str, str], fit: Fit) -> Iterator[Change
     longest = max((min(int(plan.memory.longest), w.context - 1) for plan in plans), default=least)
     for context in dict.fromkeys((longest, int(0.98 * longest), least)):
         tried = replace(asked, workload=replace(w, context=context))
-        if context >= least and candidates(tried, Tally(), fit):
+        if context >= least and evaluate(tried, Tally(), fit):
             yield Change(flags=shown | {"--context": str(context)}, asked=tried, size=math.log(w.context / context))
             return
 
