@@ -7,6 +7,7 @@ import pytest
 
 from roofplan import catalogue, money
 from roofplan.api import plan_serving
+from roofplan.catalogue import machines
 from roofplan.catalogue.machines import accelerator, machine, resized, with_all_ports
 from roofplan.errors import InputError, UnknownName
 from roofplan.hf.find import read_model
@@ -348,3 +349,13 @@ def test_models_are_found_in_any_spelling(name, model):
 def test_another_format_date_or_maker_is_another_model(name):
     with pytest.raises(UnknownName):
         read_model(name)
+
+
+def test_a_rack_ends_where_its_switches_do_and_a_torus_does_not():
+    """Nodes of an Ascend 910C's supernode join up to 384; a host of it is planned as no more than the largest rack."""
+    together = {name: machines._together(catalogue.accelerator(name)) for name in ("ascend-910c", "tpu-v5e", "gb200")}
+    assert together == {"ascend-910c": machines.LARGEST_RACK, "tpu-v5e": 256, "gb200": 72}
+
+
+def test_what_an_engine_was_read_from_is_not_printed_with_it():
+    assert "raw=" not in repr(catalogue.engine("vllm-0.33"))

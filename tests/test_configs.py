@@ -491,3 +491,11 @@ def test_a_model_of_the_hub_is_read(monkeypatch, tmp_path, llama):
     place.write_text(json.dumps(llama))
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=lambda *_, **__: str(place)))
     assert read_model("hf:some/model").total == hf.from_dict(llama).total
+
+
+@pytest.mark.parametrize(("full", "windows"), [(0, 4), (3, 1), (None, 0)])
+def test_windows_begin_behind_the_layers_that_see_everything(llama, full, windows):
+    said = {} if full is None else {"max_window_layers": full}
+    config = {**llama, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "num_hidden_layers": 4}
+    model = hf.from_dict({**config, "use_sliding_window": True, "sliding_window": 64, **said}, "x")
+    assert sum(layer.mixers[0].window == 64 for layer in model.decoder.layers) == windows

@@ -874,3 +874,8 @@ def test_a_die_beyond_the_reticle_is_refused_with_its_area(run_json):
     code, document = run_json("cost", "chip", "--area", "900mm2", "--node", "n5")
     assert code == 2
     assert document["error"]["value"] == pytest.approx(900.0)
+
+
+def test_the_break_even_of_a_small_demand_starts_at_one_request():
+    rows = break_even(token_costs("gpt-oss-120b", ["h100-sxm:1"], tokens="50k/month", input="1000", output="200"))
+    assert min(row["tokens"] for row in rows["data"]["values"]) == pytest.approx(1200.0)

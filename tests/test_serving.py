@@ -20,7 +20,7 @@ from roofplan.hf.blocks import linear
 from roofplan.hf.find import read_model
 from roofplan.laws import batching, collectives
 from roofplan.operations import head_format
-from roofplan.operations.table import Operation, Split, Step, element_bytes, product
+from roofplan.operations.table import Operation, Split, Step, element_bytes, fraction, product
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term
 from roofplan.records.ties import TIE
@@ -48,6 +48,7 @@ from roofplan.serving import (
 from roofplan.serving.certainty import system_of
 from roofplan.serving.ledger import widest
 from roofplan.serving.plan import figures_of
+from roofplan.serving.prompts import host_of_passes
 from roofplan.serving.request import pins
 from roofplan.serving.step import PIECES, engine_term, launched, replayed, step_operations, step_term
 from roofplan.timing.figures import THROUGHPUT, TIME_PER_TOKEN
@@ -1853,3 +1854,17 @@ def test_stages_work_side_by_side_where_an_engine_divides_batches(pp, kind, shar
 def test_scans_have_a_rate_of_their_own_where_it_is_known(role, scan, rate):
     op, r = SimpleNamespace(kind="memory", role=role), SimpleNamespace(vector_peak=2.0, scan=scan)
     assert compute_rate(op, r) == rate
+
+
+@pytest.mark.parametrize(
+    ("passes", "sequences", "expected"), [(1.0, 4.0, 1 + 4), (2.5, 12.0, 3 * (1 + 4)), (3.0, 1.0, 3 * (1 + 1))]
+)
+def test_the_host_is_paid_for_each_pass_and_each_sequence_in_it(passes, sequences, expected):
+    r = SimpleNamespace(step_base=1.0, step_each=1.0, engine=VLLM, sources={"engine": ()})
+    assert host_of_passes(passes, sequences, r).value == expected
+
+
+def test_matrices_that_are_kept_whole_or_follow_kv_heads_have_their_own_shares():
+    q, k, whole = linear("q", 8, 8), linear("k", 8, 8, split="kv_heads"), linear("r", 8, 8, split="none")
+    assert [fraction(one, 4.0, 2) for one in (q, k, whole)] == [0.25, 0.5, 1.0]
+    assert fraction(k, 4.0, None) == 0.25

@@ -593,3 +593,21 @@ def test_engines_reserve_or_take_blocks_where_these_may_not_suffice(engine):
     assert ample.seats == 2
     assert 2 * 8192 / ample.block <= ample.blocks
     assert (ample.reserves, ample.paged) == (False, False)
+
+
+def test_groups_take_turns_at_being_the_slowest():
+    """A group that is 1 s quicker and gains 0.3 s a step is the slower one in the fourth step."""
+    slow, other = (lockstep.Part(0, 1, 1.0, own, growth, 9, False) for own, growth in ((5.0, 0.1), (4.0, 0.4)))
+    assert lockstep.overtaken([slow, other], slow) == 4
+    assert lockstep.overtaken([slow, slow], slow) == lockstep.MOST
+
+
+def test_stages_that_work_on_different_batches_do_not_wait_for_other_groups():
+    """Experts over two groups: their tokens meet, unless a pipeline gives each stage a batch of its own."""
+    model, box = read_model("deepseek-v3"), machine("h200-sxm:16")[0]
+    r = rates(box, catalogue.engine("vllm-0.33"), fit_at_hand())
+    tables = [
+        surface(model, layout, r, kv_bytes=2.0, seats=8, budget=512, longest=4096)
+        for layout in (Strategy(tp=8, dp=2, ep=16), Strategy(tp=4, pp=2, dp=2, ep=8))
+    ]
+    assert [bool(np.any(np.asarray(one.shared) > 0.0)) for one in tables] == [True, False]

@@ -14,7 +14,7 @@ import roofplan as rp
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
-from roofplan.evidence import training_report
+from roofplan.evidence import inference, training_report
 from roofplan.evidence.engines import engine_version
 from roofplan.evidence.fits import left_out, scoreboard
 from roofplan.evidence.fits.fitting import NOT_FOR_FITTING
@@ -698,3 +698,13 @@ def test_a_steady_state_predicts_no_tails_of_requests_that_are_all_alike():
     assert isinstance(found["ttft"], str)
     gaps = predicted_figures(closed_loop(input_len=DRAWN, queued_requests=2000, percentile="p99 ITL"), FIT)
     assert not isinstance(gaps["tpot"], str)
+
+
+@pytest.mark.parametrize(
+    ("held", "users", "waits"), [(1.5, 2, True), (1.5, 1, False), (0.5, 2, False), (10.0, 11, False)]
+)
+def test_users_that_memory_does_not_hold_wait(held, users, waits, monkeypatch):
+    """A memory model by which not one user fits says nothing of how many wait."""
+    case = replace(inference_case(SERVING["xiongjiedai-llamacpp-0025"]), users=float(users))
+    monkeypatch.setattr(inference, "ledger", lambda *_, **__: SimpleNamespace(by_memory=held))
+    assert inference.queues(case) is waits

@@ -191,7 +191,12 @@ def _run(words: list[str]) -> int:
         if not words:
             app.help_print()
             return 0
-        result = app(spelled(words, _refused(words).command), exit_on_error=False, print_error=False)
+        result = app(
+            spelled(words, _refused(words).command),
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
+        )
     except CycloptsError as error:
         return _usage(words, error)
     except InputError as error:
