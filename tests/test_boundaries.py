@@ -274,3 +274,32 @@ def test_a_separator_ends_its_line():
             assert joined == "x" * width + " " + f" {sign} ".join(items) if width else True
             assert max(map(len, lines)) <= WIDTH
             assert not any(line.strip().startswith(f"{sign} ") for line in lines)
+
+
+def test_an_interval_is_drawn_below_one_and_not_at_zero():
+    from roofplan.present.html import _interval
+
+    drawn = {low: _interval({"value": 0.05, "low": low, "high": 0.1}) for low in (0.02, 0.0)}
+    assert (bool(drawn[0.02]), drawn[0.0]) == (True, "")
+
+
+def test_the_first_number_that_is_cut_has_21_digits():
+    from roofplan.hf.fields import shortened
+
+    assert (shortened(10**20 - 1), shortened(10**20)) == ("9" * 20, "1" + "0" * 18 + "... (21 digits)")
+
+
+def test_states_between_two_lengths_of_a_prompt_take_a_time_between():
+    """A step of one sequence and 30 tokens: a quarter of the way from 10 tokens, 1 s, to 90, 5 s."""
+    from roofplan.simulation.steps import prompt_step
+
+    tables = {name: np.zeros(100) for name in ("prompts", "prompt_rows")}
+    times = SimpleNamespace(
+        **tables,
+        encoders=(),
+        reads=(),
+        states_tokens=[10.0, 90.0],
+        states_rows=[0.0, 2.0],
+        states=[[1.0, 1.0], [5.0, 5.0]],
+    )
+    assert prompt_step(times, 0, 0.0, 1, 30, 0) == pytest.approx(2.0)

@@ -410,8 +410,14 @@ def test_windows_end_with_patience():
     ],
 )
 def test_last_caches_count_once_where_processors_share_them(tmp_path, monkeypatch, shared, last, whole):
+    """A level whose size is not stated in K, M or G does not count."""
     for one, beside in enumerate(shared):
-        for level, size, own in (("1", "48K", str(one)), ("2", "2048K", str(one)), ("3", last, beside)):
+        for level, size, own in (
+            ("1", "48K", str(one)),
+            ("2", "2048K", str(one)),
+            ("3", last, beside),
+            ("4", "512", "0"),
+        ):
             place = tmp_path / f"cpu{one}" / "cache" / f"index{level}"
             place.mkdir(parents=True)
             for name, text in (("level", level), ("size", size), ("shared_cpu_list", own)):

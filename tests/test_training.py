@@ -1502,3 +1502,12 @@ def test_what_experts_drop_is_said_where_some_rank_exceeds_their_capacity(imbala
     assert assumed == [
         f"experts padded to 1.25 of their mean tokens, what goes beyond is dropped{lost} and not counted"
     ]
+
+
+@pytest.mark.parametrize("batch", [16, 20])
+def test_dual_pipe_takes_twice_as_many_micro_batches_as_stages_or_more(batch):
+    """On one replica of eight stages, of one sequence a micro-batch."""
+    pins = {"tp": 1, "pp": 8, "dp": 1, "micro_batch": 1, "schedule": "dualpipe"}
+    assert search(MODEL, job(batch=batch), machine("h800-sxm:8")[0], MEGATRON, FIT, pins).tally.legal > 0
+    with pytest.raises(StrategyError, match="schedule=dualpipe"):
+        search(MODEL, job(batch=8), machine("h800-sxm:8")[0], MEGATRON, FIT, pins)

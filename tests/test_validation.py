@@ -14,7 +14,7 @@ import roofplan as rp
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
-from roofplan.evidence import inference, training_report
+from roofplan.evidence import inference, models, training_report
 from roofplan.evidence.engines import engine_version
 from roofplan.evidence.fits import left_out, scoreboard
 from roofplan.evidence.fits.fitting import NOT_FOR_FITTING
@@ -22,7 +22,7 @@ from roofplan.evidence.fits.left_out import fit_without, kept, short_of_cache
 from roofplan.evidence.fits.runs import usable
 from roofplan.evidence.inference import case_of, inference_case
 from roofplan.evidence.predictions import at_most, inference_outcomes, training_outcomes
-from roofplan.evidence.rows import TWICE, Skipped, told_apart
+from roofplan.evidence.rows import TWICE, Assumed, Skipped, told_apart
 from roofplan.evidence.rows import read as read_rows
 from roofplan.evidence.scoring import (
     Outcome,
@@ -708,3 +708,17 @@ def test_users_that_memory_does_not_hold_wait(held, users, waits, monkeypatch):
     case = replace(inference_case(SERVING["xiongjiedai-llamacpp-0025"]), users=float(users))
     monkeypatch.setattr(inference, "ledger", lambda *_, **__: SimpleNamespace(by_memory=held))
     assert inference.queues(case) is waits
+
+
+@pytest.mark.parametrize("missing", ["layers", "hidden", "heads"])
+def test_a_model_without_one_of_its_dimensions_is_skipped(missing):
+    row = {"model_name": "mine-7b", "layers": "32", "hidden": "4096", "heads": "32", "vocab": "32000", missing: ""}
+    with pytest.raises(Skipped, match="dims-missing"):
+        models._of_dimensions(row, Assumed())
+
+
+def test_coverage_of_known_systems_counts_those_whose_system_has_runs(monkeypatch):
+    monkeypatch.setattr(scoreboard, "_newness", lambda one: one)
+    known = {name: test for name, test in scoreboard.INPUTS if "systems" in name or "kinds" in name}
+    counted = {name: [new for new in ("", "system", "kind") if test(new)] for name, test in known.items()}
+    assert counted == {"systems with runs": [""], "new systems": ["system"], "new kinds": ["kind"]}
