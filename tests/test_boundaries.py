@@ -303,3 +303,25 @@ def test_states_between_two_lengths_of_a_prompt_take_a_time_between():
         states=[[1.0, 1.0], [5.0, 5.0]],
     )
     assert prompt_step(times, 0, 0.0, 1, 30, 0) == pytest.approx(2.0)
+
+
+def test_layers_that_divide_with_both_ends_are_even():
+    from roofplan.training.stages import even
+
+    assert [even(layers, 4) for layers in (124, 125, 126, 127)] == [True, False, True, False]
+    assert not even(126, 4, ends=False)
+
+
+@pytest.mark.parametrize(("days", "lowest"), [(180, 1.0), (181, 2.0)])
+def test_rents_count_up_to_half_a_year_before_the_newest(monkeypatch, days, lowest):
+    import datetime
+
+    from roofplan.money import comparison
+
+    newest = datetime.date(2026, 11, 1)
+    known = [
+        SimpleNamespace(kind=comparison.KINDS["rent"], unit="USD/h", value=value, middle=day, date=str(day))
+        for value, day in ((2.0, newest), (1.0, newest - datetime.timedelta(days=days)))
+    ]
+    monkeypatch.setattr(comparison.catalogue, "prices", lambda _: known)
+    assert comparison.rents(machine("h100-sxm:1")[0])[0] == lowest

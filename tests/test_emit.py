@@ -130,3 +130,10 @@ def test_litgpt_shards_over_several_devices(count, zero):
     plan = plan_training("llama-3.1-8b", [f"h100-sxm:{count}"], framework="litgpt", method="lora").plans[0]
     assert plan.layout.zero == zero
     assert f"--devices {count}" in training_launch(plan, "litgpt")
+
+
+@pytest.mark.parametrize(("layout", "said"), [({"tp": 1}, False), ({"tp": 2}, True), ({"tp": 1, "cp": 2}, True)])
+def test_kernels_are_queued_one_by_one_only_where_tensor_or_context_ranks_overlap(layout, said):
+    words = ",".join(f"{name}={value}" for name, value in layout.items())
+    found = plan_training("llama-3.2-1b", ["h100-sxm:8"], framework="megatron", batch="64seq", strategy=words)
+    assert ("CUDA_DEVICE_MAX_CONNECTIONS" in training_launch(found.plans[0], "megatron")) is said
