@@ -136,4 +136,5 @@ def test_litgpt_shards_over_several_devices(count, zero):
 def test_kernels_are_queued_one_by_one_only_where_tensor_or_context_ranks_overlap(layout, said):
     words = ",".join(f"{name}={value}" for name, value in layout.items())
     found = plan_training("llama-3.2-1b", ["h100-sxm:8"], framework="megatron", batch="64seq", strategy=words)
-    assert ("CUDA_DEVICE_MAX_CONNECTIONS" in training_launch(found.plans[0], "megatron")) is said
+    line = training_launch(found.plans[0], "megatron")
+    assert (("CUDA_DEVICE_MAX_CONNECTIONS" in line), ("--cp-comm-type" in line)) == (said, "cp" in layout)

@@ -330,7 +330,6 @@ def _deepseek(found: Header, config: dict[str, object]) -> tuple[str, dict[str, 
     rope = found.whole("rope.dimension_count") or 0
     key = found.whole("attention.key_length_mla") or found.whole("attention.key_length") or 0
     value = found.whole("attention.value_length_mla") or found.whole("attention.value_length") or 0
-    config.pop("head_dim", None)
     more = {"qk_rope_head_dim": rope, "qk_nope_head_dim": key - rope, "v_head_dim": value}
     corrected = any(name.endswith("exp_probs_b.bias") for name in found.tensors)
     family = "deepseek_v3" if corrected else "deepseek_v2"
