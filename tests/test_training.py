@@ -1511,3 +1511,9 @@ def test_dual_pipe_takes_twice_as_many_micro_batches_as_stages_or_more(batch):
     assert search(MODEL, job(batch=batch), machine("h800-sxm:8")[0], MEGATRON, FIT, pins).tally.legal > 0
     with pytest.raises(StrategyError, match="schedule=dualpipe"):
         search(MODEL, job(batch=8), machine("h800-sxm:8")[0], MEGATRON, FIT, pins)
+
+
+@pytest.mark.parametrize("method", ["lora", "qlora", "dora"])
+def test_an_adapter_of_products_that_a_model_does_not_have_is_refused(method):
+    with pytest.raises(InputError, match=r"mamba-2\.8b has none of the products"):
+        plan_training("mamba-2.8b", ["h100-sxm:1"], method=method, tokens="1B")

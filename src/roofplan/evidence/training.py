@@ -12,6 +12,7 @@ from roofplan.evidence.cluster import machine_of
 from roofplan.evidence.frameworks import framework_of
 from roofplan.evidence.models import model_of
 from roofplan.evidence.rows import EXAMPLES, PART_OF_LAYERS, Assumed, Row, Skipped, checked, flags, number
+from roofplan.hf.quantization import unquantised
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import CPU, Machine
 from roofplan.records.model import Model
@@ -108,7 +109,7 @@ def training_case(row: Row, *, ran: bool = True) -> TrainingCase:
         raise Skipped(" ".join(sorted(reasons)))
     checked(row)
     assumed = Assumed()
-    model = model_of(row, assumed)
+    model = unquantised(model_of(row, assumed))
     found = machine_of(row, assumed)
     if found.device.device_class == CPU:
         raise Skipped(f"accel_norm: {found.device.id} is a processor, on which training is not described")

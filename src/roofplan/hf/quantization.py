@@ -233,6 +233,20 @@ def _parts(path: str) -> set[str]:
     return {".".join(names[start:end]) for start in range(len(names)) for end in range(start + 1, len(names) + 1)}
 
 
+def unquantised(model: Model) -> Model:
+    """Return a model as it is trained: a quantised checkpoint's matrices in the format of its other weights.
+
+    Parameters
+    ----------
+    model : the model.
+
+    Returns
+    -------
+    The model, itself where nothing is quantised.
+    """
+    return model if model.quantization is None else with_formats(model, None, model.dtype)
+
+
 def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
     """Return a model with every matrix in its storage format.
 

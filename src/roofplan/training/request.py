@@ -19,6 +19,7 @@ from roofplan.errors import (
     choice,
     nearest,
 )
+from roofplan.hf.quantization import unquantised
 from roofplan.inputs import TrainInputs
 from roofplan.operations.table import ACTIVATION_BYTES, element_bytes, format_entry
 from roofplan.records import units
@@ -27,7 +28,7 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import pinned_parts
 from roofplan.records.training import DEGREES, MODULES, OFFLOADS, RECOMPUTES, SCHEDULES, Adapter, Framework, Job
 from roofplan.training.plan import ADAPTER_BYTES, ALL_PRODUCTS, OBJECTIVES, TrainingRequest, flops_per_token
-from roofplan.training.run import CHECKPOINTS, POLICIES
+from roofplan.training.run import CHECKPOINTS, POLICIES, trained_parameters
 from roofplan.training.search import Pins, mixtures
 
 METHODS = ("full", "lora", "qlora", "dora")
@@ -171,7 +172,7 @@ def job_of(model: Model, framework: Framework, asked: TrainInputs, assumed: list
     precision = choice(asked.precision or "bf16", PRECISIONS, "--precision")
     states = catalogue.optimizers()
     optimizer = states[choice(asked.optimizer.lower().replace("adamw", "adam"), states, "--optimizer")]
-    adapter = adapter_of(choice(asked.method, METHODS, "--method"), asked.rank, asked.base)
+    adapter = adapter_of(model, choice(asked.method, METHODS, "--method"), asked.rank, asked.base)
     tokens = _tokens(model, asked, sequence, batch, adapter, assumed)
     imbalance = imbalance_of(asked.imbalance, model, assumed)
     return Job(
@@ -322,7 +323,7 @@ def _plain(text: str) -> bool:
     return True
 
 
-def adapter_of(method: str, rank: str | None, base: str | None) -> Adapter | None:
+def adapter_of(model: Model, method: str, rank: str | None, base: str | None) -> Adapter | None:
     """Return the adapter of a fine-tuning method, None if all weights are trained."""
     if method == "full":
         if rank is not None:
@@ -342,7 +343,14 @@ def adapter_of(method: str, rank: str | None, base: str | None) -> Adapter | Non
             nearest=nearest(stored, catalogue.formats()),
         ) from None
     width = units.parse_count(rank, "--rank") if rank else 16
-    return Adapter(method=method, rank=width, targets=ALL_PRODUCTS, stored=stored, bytes=ADAPTER_BYTES, dropout=True)
+    adapter = Adapter(method=method, rank=width, targets=ALL_PRODUCTS, stored=stored, bytes=ADAPTER_BYTES, dropout=True)
+    if not trained_parameters(model, adapter):
+        raise InputError(
+            f"--method {method}: {model.id} has none of the products that an adapter is trained for: {', '.join(ALL_PRODUCTS)}",
+            argument="--method",
+            value=method,
+        )
+    return adapter
 
 
 def machines_of(
@@ -454,6 +462,7 @@ def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
     InputError : with the flag at fault.
     """
     _check_model(model)
+    model = unquantised(model)
     assumed: list[str] = []
     framework = _framework(asked, assumed)
     job = job_of(model, framework, asked, assumed)
