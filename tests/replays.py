@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl
 
 import call_replays  # noqa: F401
 import catalogue_replays  # noqa: F401
+import drawn_replays  # noqa: F401
 import law_replays  # noqa: F401
 import row_replays
 import scenes

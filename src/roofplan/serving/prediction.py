@@ -164,7 +164,7 @@ def predict(
         decode=decode,
         prefill=prompts.step,
         sequences=sequences,
-        input_share=1.0 - turns * emitted * token.value / cycle,
+        input_share=larger(1.0 - turns * emitted * token.value / cycle, 0.0),
         rate=batching.output_rate(sequences, seen.cycle.value),
         prefill_rate=prompts.fresh * groups / _prompt_interval(served, alone),
         busy=_busy(
@@ -400,7 +400,8 @@ def _prompts(
     carrier = launched(whole_step, tokens, served.model, served.strategy, r, before=stage.value)
     stages = served.stages
     if mixed:
-        device, behind = carrier.value - stage.value, [carrier, stage]
+        # rows of prompts can move products from vector to matrix units, where a step with them is the shorter one
+        device, behind = larger(carrier.value - stage.value, 0.0), [carrier, stage]
         whole, once = device * stages, device
     else:
         host = host_of_passes(1.0, requests, r)
