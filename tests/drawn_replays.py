@@ -355,3 +355,102 @@ def pools(pick):
     yield plan.users, plan.layout, plan.metrics, plan.limits, plan.left, plan.views
     for step in (Step(sequences=2.0, context=3000.0), Step(new=64.0, past=0.0, requests=1.0)):
         yield or_refusal(passes, request, fit(), plan.layout, step)
+
+
+OWNING = {
+    "card": ("1600USD", "25000USD"),
+    "server": ("20000USD",),
+    "networking": ("7200USD",),
+    "years": ("1", "2.5", "5"),
+    "interest": ("3%", "20%"),
+    "residual": ("5%", "30%"),
+    "electricity": ("0.1USD/kWh", "0.35USD/kWh"),
+    "pue": ("1.1", "1.6"),
+    "hosting": ("375USD/month",),
+    "staff": ("2USD/h",),
+    "place": ("DEU", "CHN", "USA"),
+}
+CHIP = {
+    "dies": ("2", "4"),
+    "hbm": ("80GiB", "192GiB"),
+    "sold": ("132", "72"),
+    "price": ("30000USD", "1600USD"),
+    "volume": ("10k", "1M"),
+}
+MONTH = {
+    "tokens": ("1M/month", "300M/month", "40B/month"),
+    "price": ("rent", "own", "contract", "2.50USD/h", "rent,own"),
+    "peak": ("1.3", "2"),
+    "autoscale": (True,),
+    "api_price": ("0.15,0.60", "3,15"),
+    "utilisation": ("20%", "75%"),
+    "precision": ("fp8", "q4_k_m"),
+}
+
+
+def drawn_flags(pick, flags, most):
+    """Return values of a few flags."""
+    names = pick.sample(sorted(flags), pick.randrange(min(most, len(flags)) + 1))
+    return {name: pick.choice(flags[name]) for name in names}
+
+
+PRICED = (
+    "h100-sxm:8",
+    "h100-sxm:4",
+    "h200-sxm:8",
+    "rtx-4090:2",
+    "rtx-4090:8",
+    "rtx-5090:1",
+    "a100-sxm-80:2",
+    "b200:8",
+    "mi300x:8",
+)
+
+
+@each("drawn_costs", 6, 30)
+def costs(pick):
+    """Yield what chips, machines and tokens cost, as a document and as a screen."""
+    from roofplan import ask
+
+    kind = pick.choice(
+        ("cost chip", "cost machine", "cost machine", "cost tokens", "cost tokens", "cost rent", "cost history")
+    )
+    if kind == "cost chip":
+        given = {"node": pick.choice(("n7", "n5", "4n", "n3")), "area": pick.choice(("100mm2", "350mm2", "814mm2"))}
+        given |= drawn_flags(pick, {one: CHIP[one] for one in ("dies", "price", "volume")}, 3)
+        given |= pick.choice(({}, {"units": "144", "sold": pick.choice(CHIP["sold"])}))
+        given |= pick.choice(
+            ({}, {"hbm": pick.choice(CHIP["hbm"]), "memory": "HBM3"}, {"gddr": "24GiB", "memory": "GDDR6X"})
+        )
+        given = given if pick.random() < 0.7 else {"device": pick.choice(catalogue.ids("accelerators"))}
+    elif kind == "cost machine":
+        given = drawn_flags(pick, OWNING, 5) | {"on": pick.sample(PRICED, pick.choice((1, 1, 2)))}
+        given |= drawn_flags(pick, {"power": ("300W", "5kW"), "rack": ("20kW", "130kW")}, 1)
+    elif kind == "cost tokens":
+        name = pick.choice(("llama-3.1-8b", "gpt-oss-120b", "qwen3-32b", "gemma-3-27b"))
+        given = {
+            "model": name,
+            "on": [pick.choice(PRICED)],
+            **drawn_flags(pick, MONTH, 4),
+            **drawn_flags(pick, OWNING, 2),
+        }
+        given |= pick.choice(({}, {"training_cost": "5.6MUSD", "lifetime_tokens": "100T"}))
+    elif kind == "cost rent":
+        given = {"device": pick.choice(PRICED).split(":")[0]}
+    else:
+        devices = (
+            "v100-sxm2-32",
+            "a100-sxm-80",
+            "h100-sxm",
+            "b200",
+            "p100-pcie-16",
+            "rtx-3090",
+            "rtx-4090",
+            "rtx-5090",
+            "titan-v",
+        )
+        given = dict(zip(("old", "new"), pick.sample(devices, 2), strict=True))
+    yield kind, given
+    found = or_refusal(lambda: ask(kind, **given).to_dict())
+    yield {name: one for name, one in found.items() if name != "versions"} if isinstance(found, dict) else found
+    yield or_refusal(lambda: repr(ask(kind, **given)))
