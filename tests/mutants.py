@@ -2,7 +2,7 @@
 
 A mutant changes one operator, comparison, number, condition or statement of `src` in a copy of the project, and is killed by the
 first test that fails. First the suite runs once, slow tests too, with a probe at every place that will change, which tells the tests
-that pass there; then each mutant meets those tests, one case of each function before others, and those that survive meet more. Equivalent
+that pass there; then each mutant meets those tests, one case of each kind before others, and those that survive meet more. Equivalent
 mutants, which no test can notice, stand with their reasons in `tests/golden/equivalent_mutants.toml` and do not count; everything
 else that survives its share of time does. Several seeds share the first run of the suite.
 """
@@ -187,6 +187,9 @@ A change that `conftest.py` cannot import counts as one that fails tests.
 
 PYTEST = ("pytest", "-q", "-p", "no:randomly", "--no-header", "--tb=no")
 DECLARED = "tests/test_declared.py"
+REPLAYS = "test_answers_have_not_moved"
+"""The test that compares whole answers, and so notices more than others."""
+
 EVERY = "not oracle and not browser and not loop and not prove"
 
 PROBE = """
@@ -328,16 +331,23 @@ def candidates(mutant, own, mutants, tests, seconds):
     first = DECLARED if mutant.declares else "" if own else f"tests/test_{Path(mutant.file).parent.name}"
     far |= {test: -1 for test in far if first and test.startswith(first)}
     turn = turns(far, random.Random(str(mutant)))  # noqa: S311 - nothing secret
-    quick = within(QUICK, sorted(far, key=lambda test: (far[test], turn[test], seconds[test])), seconds)
-    left = sorted(far.keys() - set(quick), key=lambda test: (far[test], turn[test], seconds[test]))
-    return quick, within(LONG, left, seconds)
+    order = sorted(far, key=lambda test: (far[test], turn[test], REPLAYS not in test, seconds[test]))
+    quick = within(QUICK, order, seconds)
+    return quick, within(LONG, [test for test in order if test not in set(quick)], seconds)
+
+
+def alike(test):
+    """Return what a test has in common with those that see much the same: its function, of replays the command or the scene too."""
+    function, _, case = test.partition("[")
+    words = case.rstrip("]_0123456789").split()
+    return function, *(words[: 2 if words[0] == "calls" else 1] if REPLAYS in function and words else ())
 
 
 def turns(tests, chance):
-    """Return when each test has its turn: cases of one function see much the same, so each function tries one before any tries another."""
+    """Return when each test has its turn: of those that see much the same, each kind tries one before any tries another."""
     cases = defaultdict(list)
     for test in sorted(tests):
-        cases[test.partition("[")[0]].append(test)
+        cases[alike(test)].append(test)
     for several in cases.values():
         chance.shuffle(several)
     return {test: turn for several in cases.values() for turn, test in enumerate(several)}
