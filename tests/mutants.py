@@ -10,6 +10,7 @@ else that survives its share of time does. Several seeds share the first run of 
 import argparse
 import ast
 import copy
+import itertools
 import json
 import os
 import random
@@ -165,18 +166,23 @@ def sites(file):
 
 
 def equivalent():
-    """Return the mutants that no test can notice, by file, what stood there and what stands there."""
+    """Return the mutants that no test can notice: file, what stood there and what stands there, and the line, empty where any will do."""
     entries = tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])
-    return {(one["file"], one["before"], one["after"]) for one in entries}
+    return {(one["file"], one["before"], one["after"], one.get("line", "")) for one in entries}
 
 
 def chosen(seed, count):
     """Return mutants at random, equivalent ones left out."""
-    known = equivalent()
-    every = [one for file in sorted((ROOT / "src").rglob("*.py")) for one in sites(file)]
+    known, texts = equivalent(), {file: file.read_text() for file in sorted((ROOT / "src").rglob("*.py"))}
+    every = [one for file in texts for one in sites(file)]
+    lines = {str(file.relative_to(ROOT)): text.splitlines() for file, text in texts.items()}
     random.Random(seed).shuffle(every)  # noqa: S311 - nothing secret
-    every = [one for one in every if (one.file, " ".join(one.before.split()), " ".join(one.after.split())) not in known]
-    return every[:count]
+
+    def counts(one):
+        what = (one.file, " ".join(one.before.split()), " ".join(one.after.split()))
+        return known.isdisjoint({(*what, ""), (*what, lines[one.file][one.line - 1].strip())})
+
+    return list(itertools.islice(filter(counts, every), count))
 
 
 PASSED, KILLED = {0, 5}, {1, 2, 3}

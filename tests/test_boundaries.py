@@ -1,6 +1,7 @@
 """Values on the boundaries of rules, where an off-by-one would not show elsewhere."""
 
 import io
+import math
 import os
 from dataclasses import replace
 from types import SimpleNamespace
@@ -325,3 +326,62 @@ def test_rents_count_up_to_half_a_year_before_the_newest(monkeypatch, days, lowe
     ]
     monkeypatch.setattr(comparison.catalogue, "prices", lambda _: known)
     assert comparison.rents(machine("h100-sxm:1")[0])[0] == lowest
+
+
+@pytest.mark.parametrize(
+    ("reached", "missed"), [(0.02, 0.0), (0.03, math.log(1.5)), (0.01, 0.0), (0.0, math.inf), (math.inf, math.inf)]
+)
+def test_a_missed_limit_is_as_far_as_the_ratio_says(reached, missed):
+    from roofplan.records.workload import Constraints
+    from roofplan.serving.ways_out import LIMITS
+
+    asked = SimpleNamespace(constraints=Constraints(tpot=0.02))
+    limit = next(one for one in LIMITS if one.field == "tpot")
+    assert limit.missed({"tpot": reached}, asked) == pytest.approx(missed)
+
+
+def test_what_was_asked_for_is_told_as_it_was_typed():
+    from roofplan.serving.ways_out import _now
+
+    asked = SimpleNamespace(
+        machines=(machine("dgx-h100:1")[0], machine("h100-sxm:4")[0]),
+        workload=SimpleNamespace(context=2048),
+        engine=None,
+        precisions=("checkpoint", "fp8"),
+        kv_precisions=("fp8",),
+        pins={"tp": 8},
+    )
+    told = [_now(flag, asked) for flag in ("--on", "--context", "--engine", "--precision", "--strategy")]
+    assert told == ["dgx-h100:1,h100-sxm:4", "2048", "the default", "checkpoint,fp8", "tp=8"]
+
+
+@pytest.mark.parametrize(("event", "said"), [({"error": [1]}, "1"), ({"error": {"message": "too long"}}, "too long")])
+def test_an_error_inside_a_stream_is_told_in_its_own_words(event, said):
+    from roofplan.measure.stream import Stream
+
+    stream = Stream()
+    stream.event(event, 1.0)
+    assert stream.failed.reason == "error in the stream"
+    assert said in stream.failed.message
+
+
+@pytest.mark.parametrize(("sent", "read"), [(0, 0), (7, 7), (-1, 3), ("7", 3), (None, 3)])
+def test_counts_of_tokens_are_taken_from_zero_on(sent, read):
+    from roofplan.measure.stream import _count
+
+    assert _count(sent, 3) == read
+
+
+@pytest.mark.parametrize("name", ["v100-sxm2-32", "h100-sxm", "p100-pcie-16"])
+def test_the_peak_in_sixteen_bits_is_checked_whichever_they_are(name):
+    from roofplan.present.screens.things import peak_check
+
+    assert peak_check(catalogue.accelerator(name)).endswith("checks")
+
+
+def test_every_draft_that_is_accepted_is_refused():
+    from roofplan.serving.request import draft
+
+    assert draft("1:0.99")[1] == pytest.approx(0.99)
+    with pytest.raises(InputError, match="not below 1"):
+        draft("1:1")

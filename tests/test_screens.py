@@ -56,3 +56,16 @@ def test_commands_are_cut_outside_of_their_quotes(quoted):
     assert not pieces[-1].endswith("\\")
     assert all(len(piece) <= WIDTH for piece in pieces)
     assert " ".join(piece.removesuffix(" \\").strip() for piece in pieces) == line
+
+
+def test_engines_that_compete_are_named_beside_each_plan(run):
+    code, out, _ = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--engine", "any", "--top", "4")
+    following = [line for line in out.splitlines() if line.lstrip().startswith("next")]
+    assert code == 0
+    assert following[0].split()[2].startswith(("vllm", "sglang", "tensorrt-llm"))
+
+
+def test_a_measurement_whose_file_cannot_be_written_is_refused_before_it_begins(run, tmp_path):
+    code, _, err = run("measure", "http://127.0.0.1:9/v1", "llama-3.1-8b", "--csv", str(tmp_path / "no" / "runs.csv"))
+    assert code == 2
+    assert "runs.csv" in err

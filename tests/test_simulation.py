@@ -106,6 +106,7 @@ CASES = {
     "whole prompts first": ({"mixes": False, "chunked": False, "budget": 8192}, {"sigma": 0.5, "rate": 20.0}),
     "prompts first, few blocks": ({"mixes": False, "paged": True, "blocks": 500}, {"sigma": 0.5, "rate": 20.0}),
     "whole prompts beside others": ({"chunked": False, "budget": 2048}, {"sigma": 0.5, "rate": 10.0}),
+    "whole prompts longer than a step": ({"chunked": False, "budget": 300}, {"sigma": 0.5, "rate": 4.0}),
     "reserved to the end": ({"reserves": True, "blocks": 800}, {"sigma": 0.8, "rate": 10.0}),
     "static batches": (
         {"static": True, "mixes": False, "chunked": False, "seats": 8, "budget": 32768},

@@ -1517,3 +1517,9 @@ def test_dual_pipe_takes_twice_as_many_micro_batches_as_stages_or_more(batch):
 def test_an_adapter_of_products_that_a_model_does_not_have_is_refused(method):
     with pytest.raises(InputError, match=r"mamba-2\.8b has none of the products"):
         plan_training("mamba-2.8b", ["h100-sxm:1"], method=method, tokens="1B")
+
+
+@pytest.mark.parametrize(("optimizer", "warned"), [("muon", True), ("adam", False)])
+def test_what_muon_computes_beside_is_said_not_to_be_counted(optimizer, warned):
+    found = plan_training("llama-3.2-1b", ["h100-sxm:8"], optimizer=optimizer, batch="64seq", strategy="tp=1")
+    assert ("muon" in {code for code, _ in found.warnings}) is warned

@@ -722,3 +722,8 @@ def test_coverage_of_known_systems_counts_those_whose_system_has_runs(monkeypatc
     known = {name: test for name, test in scoreboard.INPUTS if "systems" in name or "kinds" in name}
     counted = {name: [new for new in ("", "system", "kind") if test(new)] for name, test in known.items()}
     assert counted == {"systems with runs": [""], "new systems": ["system"], "new kinds": ["kind"]}
+
+
+def test_one_request_runs_at_once_where_nobody_says_how_many():
+    case = inference_case(SERVING["xiongjiedai-llamacpp-0025"])
+    assert [replace(case, users=users).at_once for users in (None, 1.0, 6.0)] == [1.0, 1.0, 6.0]
