@@ -318,6 +318,36 @@ def training(pick):
     yield [or_refusal(launch, plan, target) for target in (None, *TARGETS)]
 
 
+HOMES = {
+    "cards": (
+        "rtx-3060",
+        "rtx-4090",
+        "rtx-4060-ti-16",
+        "m2-max",
+        "rtx-3090",
+        "raspberry-pi-5",
+        "apple-m4-max",
+        "rtx-5090",
+    ),
+    "links": ("1gbe", "wifi", "100mbit:8ms", "500mbit/40mbit:15ms", "10gbe", "20mbit:40ms"),
+    "models": ("llama-3-8b", "qwen3-32b", "qwen3-30b-a3b", "gpt-oss-20b", "gemma-3-12b"),
+}
+
+
+def drawn_pool(pick, most, software):
+    """Return a model's name, and the model, members and other inputs of a pool of it."""
+    kinds = range(pick.randint(1, most))
+    each = [(pick.choice((1, 2, 3)), pick.choice(HOMES["cards"]), pick.choice(HOMES["links"])) for _ in kinds]
+    name, model = drawn_model(pick, HOMES["models"])
+    more = {
+        "member": tuple(f"{count}x{card}@{link}" for count, card, link in each),
+        "input": pick.choice(["50", "2000"]),
+    }
+    more |= {} if "oss" in name else {"precision": pick.choice(["q4_k_m", "q8_0"])}
+    used = pick.choice(software)
+    return name, model, more | ({"software": used} if used else {})
+
+
 @each("drawn_pools", 6, 8)
 def pools(pick):
     """Yield the plan of a pool of home machines, and the times of two passes."""
@@ -327,27 +357,11 @@ def pools(pick):
     from roofplan.pool.request import pool_request
     from roofplan.pool.surface import passes
 
-    cards = (
-        "rtx-3060",
-        "rtx-4090",
-        "rtx-4060-ti-16",
-        "m2-max",
-        "rtx-3090",
-        "raspberry-pi-5",
-        "apple-m4-max",
-        "rtx-5090",
-    )
-    links = ("1gbe", "wifi", "100mbit:8ms", "500mbit/40mbit:15ms", "10gbe", "20mbit:40ms")
-    members = tuple(
-        f"{pick.choice([1, 2, 3])}x{pick.choice(cards)}@{pick.choice(links)}" for _ in range(pick.choice([1, 2, 3]))
-    )
-    name, model = drawn_model(pick, ["llama-3-8b", "qwen3-32b", "qwen3-30b-a3b", "gpt-oss-20b", "gemma-3-12b"])
-    more = {"best": pick.choice(["latency", "throughput"]), "input": pick.choice(["50", "2000"])}
-    more |= {} if "oss" in name else {"precision": pick.choice(["q4_k_m", "q8_0"])}
-    software = pick.choice(["", "petals", "exo", "parallax", "distributed-llama", "llama.cpp-rpc"])
-    more |= {"software": software} if software else {}
-    yield name, members, more
-    request = or_refusal(pool_request, model, PoolPlanInputs(member=members, **more))
+    software = ("", "petals", "exo", "parallax", "distributed-llama", "prima.cpp")
+    name, model, more = drawn_pool(pick, 3, software)
+    more |= {"best": pick.choice(["latency", "throughput"])}
+    yield name, more
+    request = or_refusal(pool_request, model, PoolPlanInputs(**more))
     plan = request if isinstance(request, str) else or_refusal(plan_pool, request, fit())
     if isinstance(plan, str):
         yield plan
@@ -355,6 +369,47 @@ def pools(pick):
     yield plan.users, plan.layout, plan.metrics, plan.limits, plan.left, plan.views
     for step in (Step(sequences=2.0, context=3000.0), Step(new=64.0, past=0.0, requests=1.0)):
         yield or_refusal(passes, request, fit(), plan.layout, step)
+
+
+STAYS = {
+    "rate": ("10req/h", "300req/h", "2000req/h"),
+    "lengths": ("fixed", "uniform:0.5-1.5"),
+    "session": ("20min", "3h", "12h"),
+    "online": ("30%", "95%"),
+    "pattern": ("evening",),
+    "patience": ("1s", "600s"),
+    "replicas": ("1", "2", "3"),
+    "store": (True,),
+    "check": ("replication", "audit:20%", "replication+audit:10%", "none"),
+    "deposit": ("0", "50"),
+    "withheld": ("0", "60"),
+    "probation": ("0", "30"),
+    "cheaters": (
+        "lazy:30%",
+        "lazy:10%:20%,patient:10%",
+        "colluding:30%",
+        "quantised:20%",
+        "patient:20%:50%,colluding:10%",
+    ),
+    "false_alarms": ("0%", "5%"),
+    "seed": ("3", "8"),
+}
+
+
+@each("drawn_stays", 8, 6)
+def stays(pick):
+    """Yield what becomes of the requests and members of a pool in half a day."""
+    from roofplan.inputs import PoolSimulateInputs
+    from roofplan.pool.request import pool_request
+    from roofplan.pool.simulate import simulate_pool
+
+    name, model, more = drawn_pool(pick, 4, ("", "petals", "exo", "parallax"))
+    given = PoolSimulateInputs(**more, **drawn_flags(pick, STAYS, 7) | {"days": "0.5", "jobs": "1500"})
+    yield name, given
+    request = or_refusal(pool_request, model, given)
+    found = request if isinstance(request, str) else or_refusal(simulate_pool, request, given, fit())
+    yield found if isinstance(found, str) else (found.figures, found.served, found.shares, found.checks, found.outcome)
+    yield None if isinstance(found, str) else found.audit
 
 
 OWNING = {
