@@ -1,5 +1,5 @@
 """Answers whose figures may not move in a refactor: about three hundred each of serving, training, money and models, refusals, screens, pools,
-load and launches, what readers make of published runs, and scenes of what laws return inside.
+load and launches, what readers make of published runs, and scenes of what laws return inside, for chosen and for random questions.
 
 A replay runs a command line in this process and keeps a checksum of each member of its JSON document, of its explanation, of its
 CSV rows and of its page with screen and pictures, floats to six digits. A figure may move only with the physics or with a fitted
