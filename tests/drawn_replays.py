@@ -233,7 +233,7 @@ def drawn_job(pick, model, batch):
     from roofplan.training.run import trained_parameters
 
     adapter = Adapter(
-        method="lora",
+        method=pick.choice(["lora", "qlora", "dora"]),
         rank=pick.choice([8, 64]),
         targets=("q_proj", "v_proj", "up_proj"),
         stored=pick.choice(["bf16", "bnb-nf4"]),

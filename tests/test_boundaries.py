@@ -385,3 +385,106 @@ def test_every_draft_that_is_accepted_is_refused():
     assert draft("1:0.99")[1] == pytest.approx(0.99)
     with pytest.raises(InputError, match="not below 1"):
         draft("1:1")
+
+
+def test_other_plausible_inputs_widen_times_and_rates_alike():
+    from roofplan.timing.figures import Sure
+    from roofplan.training.certainty import Known
+
+    known = Known(Sure("borrowed", math.log(1.1)), ends=(0.5, 2.0))
+    for metric in (known.grows(10.0, "s"), known.falls(10.0, "token/s")):
+        assert (metric.low, metric.high) == pytest.approx((5.0, 20.0))
+    narrow = Known(Sure("borrowed", math.log(4.0)), quickest=2.0, ends=(0.5, 2.0))
+    assert (narrow.grows(10.0, "s").low, narrow.falls(10.0, "token/s").high) == pytest.approx((5.0, 20.0))
+
+
+@pytest.mark.parametrize(("hours", "said"), [(1.9, "6,840 s"), (2, "2.00 h"), (47, "47.0 h"), (48, "2.00 days")])
+def test_times_change_their_unit_at_two(hours, said):
+    from roofplan.records import units
+
+    assert units.show(hours * units.HOUR, "s") == said
+
+
+def test_a_queue_grows_by_what_its_second_half_shows(monkeypatch):
+    """Waiting requests at each of 100 arrivals, one a second, as the square of their number over 20."""
+    from roofplan.simulation import report
+
+    inside, arrivals = np.arange(100.0) ** 2 / 20.0, np.arange(100.0)
+    monkeypatch.setattr(report, "waiting_at", lambda *_: inside)
+    growth = (inside[-10:].mean() - inside[45:55].mean()) / (94.5 - 49.5)
+    assert report.growth_of(SimpleNamespace(arrivals=arrivals), None) == pytest.approx(growth)
+    assert report.growth_of(SimpleNamespace(arrivals=arrivals), 4) == 0.0
+
+
+@pytest.mark.parametrize(("memory", "said"), [(80e9, ""), (80e9 + 1.0, "memory of a device: 74.5 GiB"), (None, "")])
+def test_published_memory_may_fill_a_device_to_the_last_byte(memory, said):
+    from roofplan.evidence.predictions import implausible_training
+
+    case = SimpleNamespace(memory=memory, rate=None, machine=SimpleNamespace(device=SimpleNamespace(memory=80e9)))
+    assert implausible_training(case, "memory", 1.0) == said
+
+
+@pytest.mark.parametrize(
+    ("method", "fused", "entries"),
+    [("lora", False, 8 * (10 + 20) * 2), ("lora", True, 8 * (10 + 20 + 20)), ("dora", False, 8 * (10 + 20) * 2 + 40)],
+)
+def test_an_adapter_trains_two_thin_matrices_and_a_vector_in_dora(method, fused, entries):
+    from roofplan.hf.blocks import linear
+    from roofplan.operations.activations import update_entries
+    from roofplan.records.training import Adapter
+
+    adapter = Adapter(method=method, rank=8, targets=("q_proj", "v_proj"), fused=fused)
+    group = (linear("self_attn.q_proj", 10, 20), linear("self_attn.v_proj", 10, 20), linear("self_attn.k_proj", 10, 20))
+    assert update_entries(group, adapter) == entries
+
+
+def test_the_norm_of_dora_passes_over_the_weights_in_two_bytes():
+    from roofplan.hf.blocks import linear
+    from roofplan.operations.training import WEIGHT_NORM_PASSES, _weight_norm
+    from roofplan.records.training import Adapter
+
+    norm = _weight_norm((linear("self_attn.q_proj", 10, 20),), Adapter(method="dora", rank=8), 2.0)
+    assert norm.traffic == WEIGHT_NORM_PASSES * 100 * 2
+
+
+@pytest.mark.parametrize("text", ["EUR", "EUR=", "eur=1.1", "=1.1"])
+def test_an_exchange_rate_has_a_currency_and_a_value(text):
+    from roofplan.money.request import _rates
+
+    with pytest.raises(InputError, match="is not such as EUR"):
+        _rates(text)
+
+
+def test_copies_to_the_host_are_unknown_without_their_efficiency():
+    box = machine("h100-sxm:8")[0]
+    assert box.copy_rate > 0.0
+    link = replace(
+        box.host_link, quantities={k: v for k, v in box.host_link.quantities.items() if k != "copy_efficiency"}
+    )
+    assert replace(box, host_link=link).copy_rate is None
+    assert replace(box, host_link=None).copy_rate is None
+
+
+@pytest.mark.parametrize(("share", "taken"), [(1.0, True), (0.5, False)])
+def test_activations_are_offloaded_with_recomputation_of_every_layer(share, taken):
+    from roofplan.training.search import swaps
+
+    framework = SimpleNamespace(swaps=("full",), swaps_stages=False)
+    assert swaps(framework, "full", share, 1) is taken
+    assert not swaps(framework, "none", share, 1)
+    assert not swaps(framework, "full", share, 2)
+
+
+def test_the_time_per_token_of_a_request_is_its_whole_time_over_its_tokens():
+    from roofplan.evidence.serving_figures import _time_per_token
+
+    case = SimpleNamespace(statistic=SimpleNamespace(kind="request", quantile=None, of=np.mean))
+    seen = SimpleNamespace(figure=lambda _: np.array([4.0, 9.0]), outputs=np.array([2.0, 3.0]))
+    assert _time_per_token(case, seen, None) == 2.5
+
+
+def test_charts_of_machines_show_their_points():
+    from roofplan.present.charts.machine import _line
+
+    drawn = _line("t", [{"a": 1.0, "b": 2.0}], ("a", "s"), ("b", "GB/s"), "a")
+    assert drawn["mark"] == {"type": "line", "point": True}

@@ -1523,3 +1523,11 @@ def test_an_adapter_of_products_that_a_model_does_not_have_is_refused(method):
 def test_what_muon_computes_beside_is_said_not_to_be_counted(optimizer, warned):
     found = plan_training("llama-3.2-1b", ["h100-sxm:8"], optimizer=optimizer, batch="64seq", strategy="tp=1")
     assert ("muon" in {code for code, _ in found.warnings}) is warned
+
+
+def test_a_smaller_machine_is_named_only_where_a_deadline_asks_for_one():
+    ticks = []
+    more = {"batch": "64seq", "progress": lambda *tick: ticks.append(tick)}
+    found = plan_training("llama-3.2-1b", ["h100-sxm:8", "h100-sxm:16"], **more)
+    assert found.smallest is None
+    assert ticks[-1] == (2, 2)

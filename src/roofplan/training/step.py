@@ -359,7 +359,7 @@ def _scheduled(
     pp = float(layout.pp)
     if layout.schedule in {"zb-h1", "dualpipe"}:
         law = pipeline.zero_bubble_time if layout.schedule == "zb-h1" else pipeline.dual_pipe_time
-        inputs = parts["pass inputs"] + parts.get("pass recompute", 0.0)
+        inputs = parts["pass inputs"] + parts["pass recompute"]
         return law(pp, micro, back(parts["pass forward"]), back(inputs), back(parts["pass weights"]))
     return pipeline.flushed_time(micro, float(layout.interleave), back(parts["slot"]), back(others))
 
