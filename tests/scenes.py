@@ -16,6 +16,10 @@ BY_NAME = (Accelerator, Engine, Framework, Link, Model, Optimizer, Server)
 """Kinds of records that are told by their ids: the catalogue's replays tell what they hold."""
 
 
+NOISE = 1e-17
+"""What rounding leaves of differences of equal numbers; it is not the same on all processors."""
+
+
 def scene(function):
     """Keep a scene by its name, which no other file has; a file may be imported as a module of tests and as one of doctests."""
     known = SCENES.get(function.__name__, function)
@@ -44,7 +48,7 @@ def document(name):
 
 
 def as_text(item):
-    """Return what an object holds as text, member by member, floats to six digits."""
+    """Return what an object holds as text, member by member, floats to six digits, and what rounding leaves as nothing."""
     item = item.tolist() if isinstance(item, np.ndarray) else item
     if isinstance(item, Fit):
         return "constants"
@@ -57,7 +61,7 @@ def as_text(item):
     if isinstance(item, list | tuple | set | frozenset):
         ordered = sorted(item, key=str) if isinstance(item, set | frozenset) else item
         return f"{type(item).__name__}({', '.join(map(as_text, ordered))})"
-    text = f"{float(item):.6g}" if isinstance(item, float) else str(item)
+    text = f"{0.0 if abs(item) < NOISE else float(item):.6g}" if isinstance(item, float) else str(item)
     return text if " at 0x" not in text else _without_address(item)
 
 
