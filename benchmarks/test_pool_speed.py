@@ -9,12 +9,16 @@ KINDS = ("rtx-4090", "rtx-3090", "rtx-4060-ti-16", "rtx-3060", "rtx-5060-ti-16",
 
 
 def test_a_plan_of_32_members():
-    members = tuple(f"{kind}@{rate}mbit:{rtt}ms" for kind in KINDS for rate, rtt in ((100, 4), (300, 9), (500, 6), (1000, 3)))
+    members = tuple(
+        f"{kind}@{rate}mbit:{rtt}ms" for kind in KINDS for rate, rtt in ((100, 4), (300, 9), (500, 6), (1000, 3))
+    )
     asked = PoolPlanInputs(model="llama-3.1-70b", precision="q4_k_m", member=members)
     start = time.process_time()
     plan = api.plan_pool(asked)
     seconds = time.process_time() - start
-    print(f"\n32 members on a hub, {plan.problem.layers} layers: {seconds:.2f} s with what each member adds, gap {plan.found.gap:.1%}")
+    print(
+        f"\n32 members on a hub, {plan.problem.layers} layers: {seconds:.2f} s with what each member adds, gap {plan.found.gap:.1%}"
+    )
     assert plan.found.gap == 0.0
 
 
