@@ -513,6 +513,17 @@ def inference_rows() -> tuple[dict[str, str], ...]:
 
 
 @lru_cache(maxsize=1)
+def mlperf() -> Table:
+    """Return how published MLPerf results are read: systems, software and tasks.
+
+    Returns
+    -------
+    The tables of the file as they are written.
+    """
+    return read(ROOT / "benchmarks" / "mlperf.toml")
+
+
+@lru_cache(maxsize=1)
 def blind_rows() -> tuple[dict[str, str], ...]:
     """Return the last blind test: runs that nobody had seen, each predicted once, by the tool as it was.
 

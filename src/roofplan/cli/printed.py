@@ -19,7 +19,7 @@ from roofplan.records import units
 
 if TYPE_CHECKING:
     from roofplan.present.answers.record import Answer
-    from roofplan.present.screens import Page
+    from roofplan.present.screens.page import Page
 
 
 class Printed(Reply):
@@ -41,7 +41,7 @@ class Printed(Reply):
         result: object = None,  # noqa: ARG002 - Python's
     ) -> None:
         """Write the answer: its text or its document, a page with pictures where that is asked for, or what launches it alone."""
-        from roofplan.present import screens
+        from roofplan.present.screens.page import stdout
 
         if self.out("html") is not None and pictures is not None:
             self._draw(self.out("html"), title or f"roofplan {self.command}", screen, pictures)
@@ -50,13 +50,13 @@ class Printed(Reply):
         elif launch is not None and self.out("emit") is not None:
             print(launch())
         else:
-            screen(screens.stdout())
+            screen(stdout())
 
     def _draw(self, file: str, title: str, screen: Callable[[Page], None], pictures: Draw) -> None:
         from io import StringIO
 
         from roofplan.present.charts.page import write
-        from roofplan.present.screens import Page
+        from roofplan.present.screens.page import Page
 
         text = StringIO()
         page = Page(text)
@@ -123,10 +123,11 @@ class Printed(Reply):
 
             self.document(failure(self.command, self.asked, error))
         elif isinstance(error, NoPlan):
-            from roofplan.present import screens
+            from roofplan.present.screens.page import stdout
+            from roofplan.present.screens.plans import no_plan_lines
 
-            page = screens.stdout()
-            for line in screens.no_plan_lines(error):
+            page = stdout()
+            for line in no_plan_lines(error):
                 page.line(line)
         else:
             complain(f"error: {error.message}")

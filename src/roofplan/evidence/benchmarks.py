@@ -12,7 +12,6 @@ from typing import Literal
 
 from roofplan import catalogue, hf
 from roofplan.catalogue.codec import Table
-from roofplan.catalogue.files import read
 from roofplan.errors import InputError, RoofplanError, choice, nearest
 from roofplan.inputs import BenchmarksInputs, ServeInputs
 from roofplan.money.machine import hourly
@@ -181,12 +180,6 @@ class Benchmarks:
 
 
 @lru_cache(maxsize=1)
-def mlperf() -> Table:
-    """Return how published results are read: systems, software and tasks of MLPerf."""
-    return read(catalogue.ROOT / "benchmarks" / "mlperf.toml")
-
-
-@lru_cache(maxsize=1)
 def published() -> tuple[Result, ...]:
     """Return every published result of the catalogue, without prices and predictions.
 
@@ -199,7 +192,7 @@ def published() -> tuple[Result, ...]:
 
 
 def _result(row: dict[str, str]) -> Result:
-    tasks, known = mlperf()["tasks"], mlperf()["accelerators"]
+    tasks, known = catalogue.mlperf()["tasks"], catalogue.mlperf()["accelerators"]
     stated = float(row["mean_output_tokens"]) if row["mean_output_tokens"] else None
     assumed = tasks.get(row["model"], {}).get("output")
     return Result(
@@ -225,7 +218,7 @@ def _result(row: dict[str, str]) -> Result:
         device=known.get(row["accelerator"]),
         price=None,
         power=float(row["power_w"]) if row["power_w"] else None,
-        source=f"{mlperf()['rounds'][row['round']]} {row['id']}",
+        source=f"{catalogue.mlperf()['rounds'][row['round']]} {row['id']}",
     )
 
 
@@ -267,7 +260,7 @@ def chosen(asked: BenchmarksInputs, fit: Fit, tick: Callable[[int, int], None] |
 def _kept(asked: BenchmarksInputs) -> list[Result]:
     """Return the published results that filters leave."""
     rows = list(published())
-    rounds = sorted(mlperf()["rounds"])
+    rounds = sorted(catalogue.mlperf()["rounds"])
     for name, given, known in (
         ("scenario", asked.scenario, SCENARIOS),
         ("category", asked.category, CATEGORIES),
@@ -288,7 +281,7 @@ def _kept(asked: BenchmarksInputs) -> list[Result]:
 
 def _of_model(rows: list[Result], name: str) -> list[Result]:
     """Return the results of a task, by its name or that of the catalogue's model."""
-    tasks: Table = mlperf()["tasks"]
+    tasks: Table = catalogue.mlperf()["tasks"]
     named = catalogue.aliases("models").get(name.lower(), name.lower())
     wanted = {task for task, entry in tasks.items() if named == entry["model"]} | {name.lower()}
     found = [one for one in rows if {one.benchmark.lower(), one.model.lower()} & wanted]
@@ -409,10 +402,10 @@ def beside(one: Result, fit: Fit) -> Result:
     why = _unpredicted(one)
     if why:
         return replace(one, why=why)
-    task = mlperf()["tasks"][one.model]
-    precision = mlperf()["formats"][one.weights]
+    task = catalogue.mlperf()["tasks"][one.model]
+    precision = catalogue.mlperf()["formats"][one.weights]
     software = next(name for name in ("vllm", "tensorrt") if name in one.software.lower())
-    engine = mlperf()["engines"][one.round][software]
+    engine = catalogue.mlperf()["engines"][one.round][software]
     output = round(float(f"{one.output or 0.0:.2g}"))  # rows that differ by a percent share a plan
     alone = _planned(task["model"], f"{one.device}:1", precision, engine, max(task["input"]), output, fit)
     count = 1 if isinstance(alone, Plan) and alone.memory.weights <= HALF * alone.memory.capacity else one.per_node
@@ -445,9 +438,9 @@ def _unpredicted(one: Result) -> str:
         return (
             "its accelerators are not in the catalogue, or are of two kinds" if one.accelerator else "processors alone"
         )
-    if one.model not in mlperf()["tasks"]:
+    if one.model not in catalogue.mlperf()["tasks"]:
         return f"{one.model} is not in the catalogue"
-    if one.weights not in mlperf()["formats"]:
+    if one.weights not in catalogue.mlperf()["formats"]:
         return f"{one.weights} weights: not the running format, or one that is not described"
     if not any(name in one.software.lower() for name in ("vllm", "tensorrt")):
         return "its software is not in the catalogue"

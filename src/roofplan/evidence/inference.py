@@ -12,7 +12,6 @@ from typing import Literal
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import RoofplanError
-from roofplan.evidence.benchmarks import mlperf
 from roofplan.evidence.cells import SHAREGPT
 from roofplan.evidence.engines import engine_of, launched
 from roofplan.evidence.formats import CACHE as CACHE_WORDS
@@ -485,7 +484,7 @@ def _workload(row: Row, engine: Engine, assumed: Assumed) -> tuple[Workload, flo
 def _prompt_of_data_set(row: Row) -> float | None:
     """Return the mean prompt of the data set that a source names instead of a length [token], None where it names none."""
     if row["source_key"].startswith("mlperf-"):
-        tasks = mlperf()["tasks"].values()
+        tasks = catalogue.mlperf()["tasks"].values()
         return next((sum(task["input"]) / 2.0 for task in tasks if task["model"] == row["model_name"]), None)
     return ASSUMED_PROMPT.get(row["source_key"])
 

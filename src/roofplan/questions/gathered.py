@@ -15,7 +15,7 @@ from roofplan.questions.question import Draw, Given, Question, Reply, Row, Tick
 
 if TYPE_CHECKING:
     from roofplan.present.answers.record import Answer
-    from roofplan.present.screens import Page
+    from roofplan.present.screens.page import Page
 
 
 Told = Callable[[int, int, str], None]
@@ -96,7 +96,7 @@ class Gathered(Reply):
     @property
     def text(self) -> str:
         """The screen, without colour."""
-        from roofplan.present.screens import Page
+        from roofplan.present.screens.page import Page
 
         stream = io.StringIO()
         page = Page(stream)
@@ -163,10 +163,10 @@ def show_failure(reply: Gathered, question: Question, error: RoofplanError) -> N
     question : its question.
     error : why.
     """
-    from roofplan.present import screens
     from roofplan.present.answers.record import failure
+    from roofplan.present.screens.plans import no_plan_lines
 
-    lines = screens.no_plan_lines(error) if isinstance(error, NoPlan) else [f"error: {error.message}"]
+    lines = no_plan_lines(error) if isinstance(error, NoPlan) else [f"error: {error.message}"]
 
     def screen(page: Page) -> None:
         for line in lines:

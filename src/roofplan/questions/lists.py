@@ -11,7 +11,7 @@ from roofplan.inputs import DeviceInputs, ListInputs, ModelInputs, ModelsInputs,
 from roofplan.questions.question import Question, Reply, question
 
 if TYPE_CHECKING:
-    from roofplan.present.screens import Page
+    from roofplan.present.screens.page import Page
     from roofplan.records.hardware import Link
     from roofplan.records.silicon import Node
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def model(asked: ModelInputs, reply: Reply) -> None:
     """What a model is: parameters, layers, FLOPs per token, cache bytes."""
     from roofplan.api import model_of
-    from roofplan.present import screens
     from roofplan.present.answers.things import model_answer
+    from roofplan.present.screens.things import model_screen
     from roofplan.records.units import parse_length
     from roofplan.serving.request import known_format
 
@@ -31,31 +31,31 @@ def model(asked: ModelInputs, reply: Reply) -> None:
         tokens = min(tokens, found.max_positions)
     kv = known_format(asked.kv_precision, "--kv-precision")
     answer = model_answer(found, tokens, kv, asked)
-    reply.show(lambda page: screens.model_screen(found, answer, page), lambda: answer, result=found)
+    reply.show(lambda page: model_screen(found, answer, page), lambda: answer, result=found)
 
 
 @question(DeviceInputs, "json", example="h100-sxm")
 def device(asked: DeviceInputs, reply: Reply) -> int:
     """Spec sheet of a device, with sources; or which peak a quoted number is."""
     from roofplan.catalogue.machines import device_or_server
-    from roofplan.present import screens
     from roofplan.present.answers.things import device_answer, match_answer
+    from roofplan.present.screens.things import device_screen, server_lines, what_is
     from roofplan.records import units
 
     found, server = device_or_server(asked.device or "", "DEVICE")
     quoted = asked.what_is
 
-    def sheet(page: screens.Page) -> None:
-        for line in screens.server_lines(server) if server is not None else []:
+    def sheet(page: Page) -> None:
+        for line in server_lines(server) if server is not None else []:
             page.line(line)
-        screens.device_screen(found, page)
+        device_screen(found, page)
 
     if quoted is None:
         reply.show(sheet, lambda: device_answer(found, server, asked), result=found)
         return 0
-    matches = screens.what_is(found, units.parse(quoted, "FLOP/s", "--what-is"))
+    matches = what_is(found, units.parse(quoted, "FLOP/s", "--what-is"))
 
-    def said(page: screens.Page) -> None:
+    def said(page: Page) -> None:
         for off, text in matches:
             page.line(f"{quoted} on {found.id} is {text}" + (f" ({off:+.1%})" if abs(off) > 5e-4 else ""))
         if not matches:

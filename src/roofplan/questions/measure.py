@@ -17,7 +17,7 @@ from roofplan.inputs import (
 from roofplan.questions.question import Reply, Row, question
 
 if TYPE_CHECKING:
-    from roofplan.present.screens import Page
+    from roofplan.present.screens.page import Page
 
 
 @question(

@@ -13,7 +13,7 @@ from roofplan.inputs import Inputs
 
 if TYPE_CHECKING:
     from roofplan.present.answers.record import Answer
-    from roofplan.present.screens import Page
+    from roofplan.present.screens.page import Page
 
 Row = dict[str, Any]
 """An object of JSON: a row of a table, or the specification of a picture."""

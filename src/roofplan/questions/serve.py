@@ -26,7 +26,7 @@ def serve(asked: ServeInputs, reply: Reply) -> int:
     """Serving plans, ranked, priced and explained."""
     from roofplan.api import plan_serving
     from roofplan.exports.serving import engine_named, launch
-    from roofplan.present import screens
+    from roofplan.present.screens.plans import serve_screen
     from roofplan.records.units import parse_count
 
     explain, emit = reply.out("explain"), reply.out("emit")
@@ -52,7 +52,7 @@ def serve(asked: ServeInputs, reply: Reply) -> int:
         return charts.serving(result)
 
     reply.show(
-        lambda page: screens.serve_screen(
+        lambda page: serve_screen(
             result, page, _simulated(asked, result.plans[0]), top=top, explain=explain, depth=levels
         ),
         lambda: answers().serve_answer(

@@ -21,8 +21,8 @@ def train(asked: TrainInputs, reply: Reply) -> None:
     """Training plans: memory of every stage, step time, days, dollars, failures, and which layout."""
     from roofplan.api import plan_training
     from roofplan.exports.training import launch
-    from roofplan.present import screens
     from roofplan.present.answers.training import csv_rows, train_answer
+    from roofplan.present.screens.training import train_screen
     from roofplan.records.units import parse_count
 
     explain, emit = reply.out("explain"), reply.out("emit")
@@ -43,7 +43,7 @@ def train(asked: TrainInputs, reply: Reply) -> None:
         return charts.training(result)
 
     reply.show(
-        lambda page: screens.train_screen(result, page, top=top, explain=explain, depth=levels),
+        lambda page: train_screen(result, page, top=top, explain=explain, depth=levels),
         lambda: train_answer(result, asked, top=top, explain=max(levels, 2) if explain else 0, emit=emit),
         pictures,
         title=f"roofplan train {asked.model}",

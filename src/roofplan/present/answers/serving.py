@@ -29,7 +29,7 @@ from roofplan.present.answers.record import (
     tree,
     view,
 )
-from roofplan.present.screens import source_text
+from roofplan.present.screens.explain import source_text
 from roofplan.serving import Plan, Result, UnderLoad, better, bounds, first_bound
 
 EXPLAIN_DEPTH = 4
