@@ -17,7 +17,8 @@ from roofplan.catalogue import codec
 from roofplan.catalogue.codec import Table
 from roofplan.catalogue.files import ROOT as ROOT
 from roofplan.catalogue.files import ids as ids
-from roofplan.catalogue.files import read, rows, table
+from roofplan.catalogue.files import read, table
+from roofplan.catalogue.files import rows as rows
 from roofplan.catalogue.names import LONGEST_NAME as LONGEST_NAME
 from roofplan.catalogue.names import WORDS
 from roofplan.catalogue.names import StandIn as StandIn
@@ -32,6 +33,10 @@ from roofplan.catalogue.names import months as months
 from roofplan.catalogue.names import spelt as spelt
 from roofplan.catalogue.names import stand_in as stand_in
 from roofplan.catalogue.names import undescribed as undescribed
+from roofplan.catalogue.published import blind_rows as blind_rows
+from roofplan.catalogue.published import inference_rows as inference_rows
+from roofplan.catalogue.published import mlperf as mlperf
+from roofplan.catalogue.published import training_rows as training_rows
 from roofplan.errors import UnknownName as UnknownName
 from roofplan.errors import nearest as nearest
 from roofplan.records.calibration import Constant, Fit
@@ -174,17 +179,6 @@ def host_update() -> Sourced:
     The rate, shared by the devices of the host [B/s].
     """
     return codec.host(read(ROOT / "hosts.toml"))["update"]
-
-
-@lru_cache(maxsize=1)
-def training_rows() -> tuple[dict[str, str], ...]:
-    """Return the published training runs of the catalogue.
-
-    Returns
-    -------
-    The rows of the table, each as column -> text.
-    """
-    return rows(ROOT / "measured" / "training.csv")
 
 
 @lru_cache(maxsize=1024)
@@ -499,39 +493,6 @@ def format_named(name: str) -> str:
     """
     lowered = name.strip().lower()
     return next((found for found, entry in formats().items() if lowered in entry.get("aliases", ())), lowered)
-
-
-@lru_cache(maxsize=1)
-def inference_rows() -> tuple[dict[str, str], ...]:
-    """Return the published serving runs of the catalogue, flagged ones included.
-
-    Returns
-    -------
-    The rows of the table, each as column -> text.
-    """
-    return rows(ROOT / "measured" / "inference.csv")
-
-
-@lru_cache(maxsize=1)
-def mlperf() -> Table:
-    """Return how published MLPerf results are read: systems, software and tasks.
-
-    Returns
-    -------
-    The tables of the file as they are written.
-    """
-    return read(ROOT / "benchmarks" / "mlperf.toml")
-
-
-@lru_cache(maxsize=1)
-def blind_rows() -> tuple[dict[str, str], ...]:
-    """Return the last blind test: runs that nobody had seen, each predicted once, by the tool as it was.
-
-    Returns
-    -------
-    The rows of the table, each as column -> text.
-    """
-    return rows(ROOT / "measured" / "blind.csv")
 
 
 @lru_cache(maxsize=256)
