@@ -84,8 +84,9 @@ class Mutant:
 
 
 def flags():
-    """Return the flags of declarations whose values no test can notice: calls and their arguments."""
-    return {(one["call"], one["argument"]) for one in tomllib.loads(EQUIVALENT.read_text()).get("flag", [])}
+    """Return the flags of declarations whose values no test can notice: calls and arguments -> the value, None for any."""
+    found = tomllib.loads(EQUIVALENT.read_text()).get("flag", [])
+    return {(one["call"], one["argument"]): one.get("value") for one in found}
 
 
 def changed(node):
@@ -146,7 +147,12 @@ def sites(file):
         for child in ast.iter_child_nodes(node):
             if child in (getattr(node, "annotation", None), getattr(node, "returns", None)):
                 continue
-            if isinstance(child, ast.keyword) and (getattr(getattr(node, "func", None), "id", ""), child.arg) in unseen:
+            flag = (getattr(getattr(node, "func", None), "id", ""), getattr(child, "arg", None))
+            if (
+                isinstance(child, ast.keyword)
+                and flag in unseen
+                and unseen[flag] in {None, getattr(child.value, "value", None)}
+            ):
                 continue
             outside = declares and not (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and child in node.body)
             if hasattr(child, "lineno"):

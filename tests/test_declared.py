@@ -71,7 +71,7 @@ def constants(module):
 
 
 def declared():
-    """Return the defaults of records by class and of functions by name, with whether a record may change, and constants by module."""
+    """Return the defaults of records by class and of functions by name, with whether a record may change and which members are given by name, and constants by module."""
     found = {}
     for module in modules():
         found[module.__name__.removeprefix("roofplan.")] = constants(module)
@@ -95,6 +95,10 @@ def fields(record):
             yield one.name, " ".join(default + said)
     if not record.__dataclass_params__.frozen:
         yield "", "changes"
+    by_name = [one.name for one in dataclasses.fields(record) if one.init and one.kw_only]
+    if by_name:
+        every = len(by_name) == sum(one.init for one in dataclasses.fields(record))
+        yield "*", "all by name" if every else f"by name: {' '.join(by_name)}"
 
 
 def defaults(function):

@@ -19,7 +19,7 @@ from roofplan import api, catalogue, observe
 from roofplan.catalogue.machines import accelerator, machine
 from roofplan.catalogue.own_device import user_accelerator
 from roofplan.errors import InputError
-from roofplan.measure.machine import child, chip, conditions, hosts, probe
+from roofplan.measure.machine import child, chip, conditions, hosts, probe, windows
 from roofplan.measure.machine.backends import Numpy
 from roofplan.measure.machine.probe import Figure, Probe, line
 from roofplan.measure.machine.windows import OURS, PATIENCE, rate
@@ -107,6 +107,21 @@ def test_numpy_does_what_it_is_told(threads):
     for operation in (backend.product("fp32", 8, 16, 32), *backend.reads(2**18), backend.copy(2**18), backend.launch()):
         operation(2)
     assert backend.busy() > 0
+
+
+def test_a_launch_is_an_operation_of_its_own(monkeypatch):
+    added, add = [], np.add
+    launch = Numpy(1).launch()
+    monkeypatch.setattr(np, "add", lambda *given, **named: added.append(add(*given, **named)))
+    launch(3)
+    assert [float(one[0]) for one in added] == [2.0, 2.0, 2.0]
+
+
+def test_windows_exactly_as_near_as_they_must_be_agree(monkeypatch):
+    monkeypatch.setattr(windows, "NEAR", 0.25)
+    assert windows._best([5.0, 4.5, 4.0], "s") == 4.0
+    monkeypatch.setattr(windows, "NEAR", 0.2)
+    assert windows._best([5.0, 4.5, 4.0], "s") is None
 
 
 def attained(host=True, **conditions):
@@ -326,6 +341,24 @@ def test_the_link_between_two_hosts_is_measured():
     found = line("loopback", list(seen), [one.best for one in seen.values()])
     assert found.alpha > 0.0
     assert found.beta > 1e6
+
+
+def test_small_messages_to_another_host_do_not_wait_for_more(monkeypatch):
+    """Nagle's algorithm would add its delay to the latency."""
+    seen = []
+    monkeypatch.setattr(
+        hosts, "_answered", lambda other: seen.append(other.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)) or 0
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    ready = threading.Event()
+    listener = threading.Thread(target=lambda: hosts.listen(place, lambda _: ready.set()), daemon=True)
+    listener.start()
+    assert ready.wait(5)
+    with socket.create_connection(hosts.address_of(place, "--link")):
+        listener.join(5)
+    assert seen[0]
 
 
 @pytest.mark.parametrize("text", ["here", "127.0.0.1:", "127.0.0.1:99999", ":80"])

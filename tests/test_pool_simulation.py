@@ -1,5 +1,6 @@
 """Simulated pools: step times, queues, members who come and go, checks, and ledgers that balance."""
 
+import inspect
 import itertools
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from roofplan.inputs import PoolPlanInputs, PoolSimulateInputs
 from roofplan.laws import pool as laws
 from roofplan.load.requests import Requests
 from roofplan.operations.table import Step
+from roofplan.pool import simulate
 from roofplan.pool.checks import (
     AGREED,
     HONEST,
@@ -68,6 +70,17 @@ def test_tables_are_the_laws(software):
         parts = parts_of(request, fit, layout, Step(new=float(new), past=float(past), requests=1.0), FIRST_TOKEN)
         own = sum(float(one.term.value) for one in parts)
         assert step_time(table, 0, 0.0, [(new, past)]) == pytest.approx(own, rel=1e-2)
+
+
+def test_only_so_many_step_times_are_kept(monkeypatch):
+    monkeypatch.setattr(simulate, "KEPT", 2)
+    asked = PoolPlanInputs(model="qwen3-32b", member=STREET, precision="q4_k_m")
+    request, fit = pool_request(api.model_of("qwen3-32b"), asked), api.fit_at_hand()
+    surface_of = simulate._surfaces(request, fit, 1, 512, 1024)
+    layout = api.plan_pool(asked).layout
+    for factor in (1.0, 1.1, 1.2, 1.3):
+        assert surface_of(layout, factor) is surface_of(layout, factor)
+    assert len(inspect.getclosurevars(surface_of).nonlocals["kept"]) == 2
 
 
 def test_an_always_present_pool_serves_a_lone_user_as_planned():

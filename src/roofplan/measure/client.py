@@ -181,13 +181,17 @@ def room_for(streams: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+BREATH = 64
+"""Requests after which a sender that is late lets answers in [1]."""
+
+
 async def _arrive(requests: Requests, start: float, send: Callable[[int, float], object]) -> None:
     """Send each request when it is due, whatever became of those before."""
     arrivals = requests.arrivals
     assert arrivals is not None
     for number, due in enumerate(arrivals.tolist()):
         wait = start + due - clock()
-        if wait > 0.0 or number % 64 == 0:
+        if wait > 0.0 or number % BREATH == 0:
             await asyncio.sleep(max(0.0, wait))
         send(number, due)
 

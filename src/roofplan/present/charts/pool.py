@@ -10,7 +10,7 @@ from roofplan.pool.checks import closed_form, honest_auditors
 from roofplan.pool.plan import PoolPlan
 from roofplan.pool.proof import Proof
 from roofplan.pool.simulate import PoolSimulation
-from roofplan.present.charts.spec import INK, WIDTH, Spec, labelled, spec
+from roofplan.present.charts.spec import DOT, INK, WIDTH, Spec, labelled, spec
 from roofplan.records import units
 
 MOST_PARTS = 60
@@ -227,7 +227,7 @@ def _honesty(found: PoolSimulation) -> list[Spec]:
                 },
                 {
                     "data": {"values": seen},
-                    "mark": {"type": "point", "filled": True, "size": 80, "tooltip": {"content": "data"}},
+                    "mark": {"type": "point", "filled": True, "size": DOT, "tooltip": {"content": "data"}},
                     "encoding": {"x": x, "y": y, "color": color},
                 },
                 {"mark": {"type": "rule", "strokeDash": [4, 4]}, "encoding": {"y": {"datum": 0.0}}},
@@ -275,7 +275,7 @@ def of_proof(found: Proof) -> list[Spec]:
                     "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y},
                 },
                 {
-                    "mark": {"type": "point", "filled": True, "size": 80, "tooltip": {"content": "data"}},
+                    "mark": {"type": "point", "filled": True, "size": DOT, "tooltip": {"content": "data"}},
                     "encoding": {"x": {**x, "field": "ms"}, "y": y, "color": color},
                 },
             ],

@@ -9,7 +9,7 @@ import numpy as np
 from roofplan.evidence.beside import Beside
 from roofplan.measure.sample import Sample
 from roofplan.present.charts.load import POINTS
-from roofplan.present.charts.spec import Spec, spec
+from roofplan.present.charts.spec import DOT, Spec, spec
 from roofplan.present.screens.seen import NAMES
 
 
@@ -112,7 +112,7 @@ def _beside(found: Beside) -> Spec:
                 "encoding": {"y": y, "x": {"field": "low", **x}, "x2": {"field": "high"}},
             },
             {
-                "mark": {"type": "point", "filled": True, "size": 80},
+                "mark": {"type": "point", "filled": True, "size": DOT},
                 "encoding": {"y": y, "x": {"field": "measured", **x}},
             },
         ],

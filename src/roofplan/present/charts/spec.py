@@ -77,4 +77,7 @@ def labelled(title: str, rows: Data, name: str, order: Sequence[str], unit: str,
     )
 
 
+DOT = 80
+"""Area of a point that stands for a thing of its own, such as a member or a plan [px]."""
+
 POINTS = 400
