@@ -215,7 +215,7 @@ The learned sizes are those under which the errors of left-out runs are most pla
 
 **2. Factor.** In units of its spread, nine of ten left-out errors of a figure lie within its factor, publishers weighing equally and each shared
 among its systems. The factor is enlarged until it holds nine of ten when each publisher is judged by the factor of the others.
-Below ten publishers it is at least Student's t, and no coverage is claimed. Tokens a second of clients are no surer than their time per token.
+Below ten publishers it is at least Student's t, and no coverage is claimed. Tokens a second of clients are no more certain than their time per token.
 
 What you choose is no assumption: an engine's release, a precision or a layout that the answer names is what you are told to run. In tables of runs, a release
 that a row leaves out is assumed, and the releases beside it count.

@@ -143,7 +143,7 @@ def test_a_known_name_fills_what_is_blank_and_stated_dimensions_win():
         assert not said.texts
     longer, said = model(model_name="Llama-3.1-8B", layers="80")
     assert len(longer.decoder.layers) == 80
-    assert said.texts[0] == "layers: 80, where llama-3.1-8b has 32"
+    assert next(iter(said.texts.values())) == "layers: 80, where llama-3.1-8b has 32"
     assert dict(said.doubts) == {"dimensions": pytest.approx(flat(1.0, 1.0 + off_size("Llama-3.1-8B", longer.total)))}
     grouped, said = model(model_name="llama-7b", kv_heads="8")
     assert grouped.decoder.layers[0].mixers[0].kv_heads == 8
@@ -154,7 +154,7 @@ def test_a_known_name_fills_what_is_blank_and_stated_dimensions_win():
     assert not said.texts
     other, said = model(model_name="Llama-3.1-8B", vocab="50000")
     assert other.total < whole.total
-    assert said.texts == ["vocab: 50000, where llama-3.1-8b has 128256"]
+    assert list(said.texts.values()) == ["vocab: 50000, where llama-3.1-8b has 128256"]
 
 
 def test_a_mixture_is_built_from_its_columns_whatever_its_name():
@@ -162,7 +162,7 @@ def test_a_mixture_is_built_from_its_columns_whatever_its_name():
     stated = dimensions(48, 2048, 32, kv_heads=4, ffn_hidden=768, vocab=151936, moe="128/8/0")
     alike, said = model(model_name="Some 30B A3B", **stated)
     assert alike.total == known.total
-    assert said.texts == ["model: qwen3-30b-a3b, whose dimensions and experts Some 30B A3B has"]
+    assert list(said.texts.values()) == ["model: qwen3-30b-a3b, whose dimensions and experts Some 30B A3B has"]
     for other in ({"moe": "128/1/0"}, {"ffn_hidden": "1024"}, {"moe": "128/8/1"}):
         assert model(model_name="Some", **{**stated, **other})[0].total != known.total or other == {"moe": "128/1/0"}
         assert model(model_name="Some", **{**stated, **other})[0].active != known.active
@@ -225,7 +225,7 @@ def test_two_matrices_or_three_by_the_stated_size():
     two, said = model(model_name="Plain 22B", **stated)
     three, _ = model(model_name="Plain 30B", **stated)
     assert three.total / two.total == pytest.approx(1.32, abs=0.02)
-    assert any("two matrices" in text for text in said.texts)
+    assert any("two matrices" in text for text in said.texts.values())
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_blank_network_is_the_one_that_a_system_is_sold_with():
     assumed = Assumed()
     found = machine_of(row(accelerators_total="64", interconnect="nvlink4 450 GB/s"), assumed)
     assert (found.network.id, found.ports, found.hosts) == ("ib-ndr", 8, 8)
-    assert assumed.texts == ["network: 8 x ib-ndr a host, as it is sold"]
+    assert list(assumed.texts.values()) == ["network: 8 x ib-ndr a host, as it is sold"]
     rack = machine_of(
         row(accel_norm="gb200", accelerators_total="256", interconnect="nvlink5 900 GB/s (NVL72)"), Assumed()
     )
@@ -399,7 +399,7 @@ def test_software_maps_to_a_profile_and_says_so(name, month, profile, said):
     found = framework_of(row(framework=name, month=month), assumed)
     assert found.id == profile
     assert bool(assumed.texts) == bool(found.stands_for) == bool(said)
-    assert all(said in text and profile in text for text in assumed.texts if not text.startswith("loss: "))
+    assert all(said in text and profile in text for text in assumed.texts.values() if not text.startswith("loss: "))
 
 
 def test_every_stand_in_is_a_profile_and_none_hides_one():
@@ -1417,7 +1417,7 @@ SERVED = {
 def test_versions_beyond_all_that_are_described_are_said(version, newer):
     assumed = Assumed()
     engine = engine_of({**SERVED, "engine_version": version}, assumed)
-    said = [text for text in assumed.texts if "newer than any" in text]
+    said = [text for text in assumed.texts.values() if "newer than any" in text]
     assert said == (
         [f"engine version {version}: newer than any that is described, read as {engine.id}"] if newer else []
     )

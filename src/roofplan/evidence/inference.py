@@ -303,7 +303,7 @@ def case_of(row: Row) -> InferenceCase:
         kv_bytes=element_bytes(_cache(row, model, engine, assumed)),
         measured=measured,
         statistic=_statistic(row.get("percentile", ""), assumed),
-        assumed=tuple(assumed.texts),
+        assumed=tuple(assumed.texts.values()),
         unstated=tuple(assumed.unstated),
         alike=alike,
     )

@@ -37,18 +37,22 @@ class Assumed:
 
     Parameters
     ----------
-    texts : descriptions of what was filled in.
+    texts : descriptions of what was filled in, by what they are about.
     unstated : inputs among them whose other plausible values widen the interval.
     doubts : readings of the row that may be wrong, each with the relative error that it may cause [1].
     """
 
-    texts: list[str] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
     unstated: list[str] = field(default_factory=list)
     doubts: list[tuple[str, float]] = field(default_factory=list)
 
-    def add(self, text: str, unstated: str = "") -> None:
-        """Add a description, and the name of the input where its other plausible values are known."""
-        self.texts.append(text)
+    def add(self, text: str, unstated: str = "", *, about: str = "") -> None:
+        """Add a description, and the name of the input where its other plausible values are known.
+
+        It takes the place of an earlier one that is about the same.
+        """
+        self.texts.pop(about, None)
+        self.texts[about or text] = text
         if unstated:
             self.unstated.append(unstated)
 

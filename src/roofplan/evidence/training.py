@@ -153,7 +153,7 @@ def training_case(row: Row, *, ran: bool = True) -> TrainingCase:
         rate=rate,
         memory=None if memory is None else memory * unit,
         memory_kind=_memory_kind(row),
-        assumed=tuple(assumed.texts),
+        assumed=tuple(assumed.texts.values()),
         unstated=(*assumed.unstated, *(["imbalance"] if model.experts else [])),
         doubts=tuple(assumed.doubts),
     )
@@ -185,7 +185,9 @@ def _layout(row: Row, model: Model, found: Machine, framework: Framework, assume
         assumed.add(f"batch: {batch:g} sequences, a micro-batch of each data rank")
     if framework.name == "torchtitan" and pp > 1:
         micro = micro / pp
-        assumed.add("micro-batch: the local batch over the stages, torchtitan's default", MICRO_BATCH)
+        assumed.add(
+            "micro-batch: the local batch over the stages, torchtitan's default", MICRO_BATCH, about=MICRO_BATCH
+        )
     if pp > 1 and "interleaved" in framework.schedules and not row.get("interleave") and not row.get("schedule"):
         assumed.add("interleave: 1, every stage a run of layers", INTERLEAVE)
     stated = row.get("sequence_parallel", "").lower()
@@ -315,7 +317,7 @@ def _micro_batch(row: Row, batch: float | None, ranks: int, framework: Framework
         why, unstated = "as few passes as its ranks need, since each gathers the weights anew", MICRO_BATCH
     else:
         found, why, unstated = 1.0, f"the smallest: {framework.name} has no default", MICRO_BATCH
-    assumed.add(f"micro-batch: {found:g}, {why}", unstated)
+    assumed.add(f"micro-batch: {found:g}, {why}", unstated, about=MICRO_BATCH)
     return found
 
 
@@ -340,8 +342,7 @@ def _that_fits(
         tried = replace(tried, micro_batch=tried.micro_batch / 2.0)
     if tried.micro_batch == own:
         return job, layout
-    assumed.texts[:] = [said for said in assumed.texts if not said.startswith("micro-batch: ")]
-    assumed.add(f"micro-batch: {tried.micro_batch:g}, since {own:g} does not fit")
+    assumed.add(f"micro-batch: {tried.micro_batch:g}, since {own:g} does not fit", about=MICRO_BATCH)
     batch = job.batch if number(row, "global_batch_sequences") else round(job.batch * tried.micro_batch / own)
     return replace(job, batch=batch), tried
 
