@@ -5,8 +5,6 @@ import io
 import tokenize
 from pathlib import Path
 
-import pytest
-
 SOURCE = Path(__file__).parent.parent / "src" / "roofplan"
 BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -32,10 +30,11 @@ def functions(text):
     """Return the length of every function of a module without its docstring, by name."""
     found = {}
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0]
             said = first if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) else None
-            found[node.name] = node.end_lineno - node.lineno + 1 - (said.end_lineno - said.lineno + 1 if said else 0)
+            length = node.end_lineno - node.lineno + 1 - (said.end_lineno - said.lineno + 1 if said else 0)
+            found[node.name] = max(length, found.get(node.name, 0))  # methods of several classes share names
     return found
 
 
@@ -58,7 +57,6 @@ def house():
     }
 
 
-@pytest.mark.slow
 def test_files_and_functions_fit_a_head():
     found = house()
     assert found["longest file"][0] <= 600
