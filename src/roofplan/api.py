@@ -368,7 +368,7 @@ def refit(
         profile.writable()
     tables = [_own_table(source) for source in sources]
     name = ", ".join(Path(one).name if isinstance(one, str | Path) else "rows" for one in sources)
-    basis = fit or catalogue.shipped_fit()
+    basis = catalogue.shipped_fit() if fit is None else fit_at_hand(fit)
     found = refit_on(tables, name, basis, progress)
     return found, profile.save(found.constants, basis) if keep and found.keeps else None
 

@@ -84,7 +84,7 @@ def tokens(asked: TokensInputs, reply: Reply) -> None:
 
     reply.show(
         lambda page: tokens_screen(found, page, explain=explain, depth=levels),
-        lambda: tokens_answer(found, asked, depth=levels if explain else 1),
+        lambda: tokens_answer(found, asked, depth=levels if explain else 1, fit=reply.beside.get("fit")),
         pictures,
         title=f"roofplan cost tokens {asked.model}",
         result=found,

@@ -38,7 +38,7 @@ def validate(asked: ValidateInputs, reply: Reply) -> int:
 
     reply.show(
         lambda page: validation_screen(found, page),
-        lambda: validate_answer(found, asked),
+        lambda: validate_answer(found, asked, reply.beside.get("fit")),
         pictures,
         title=f"roofplan validate {asked.kind}",
         result=found,

@@ -159,6 +159,7 @@ class Fit:
 
         Parameters
         ----------
+        law, name : law of the constant, and its name in that law.
         scopes : scopes to look under, nearest first.
 
         Raises
@@ -207,7 +208,7 @@ class Fit:
     def digest(self) -> str:
         """Return twelve hexadecimal digits that identify the fit by what predictions rest on, such as keys, values and spreads."""
         lines = sorted(
-            f"{i.law} {i.name} {i.scope} {i.value!r} {i.spread!r} {i.rows} {i.kind} {i.basis} {' '.join(i.also)}"
+            f"{i.law} {i.name} {i.scope} {i.value!r} {i.unit} {i.spread!r} {i.rows} {i.kind} {i.basis} {' '.join(i.also)}"
             for i in self.constants
         )
         return hashlib.sha256("\n".join([*lines, *sorted(self.excluded)]).encode()).hexdigest()[:12]

@@ -13,7 +13,7 @@ from roofplan.evidence.claims import Outcome as Judged
 from roofplan.evidence.scoring import Outcome, Score, Validation
 from roofplan.inputs import CalibrateInputs, ClaimsInputs, ValidateInputs
 from roofplan.present.answers.record import ABSENT, Answer, Json, answered, members, plain, view
-from roofplan.records.calibration import OWN, Constant
+from roofplan.records.calibration import OWN, Constant, Fit
 
 if TYPE_CHECKING:
     from roofplan.evidence.fits.own import Refit
@@ -132,13 +132,14 @@ class ValidateAnswer(Answer):
     predictions: list[PredictionMember] = ABSENT
 
 
-def validate_answer(found: Validation, asked: ValidateInputs) -> ValidateAnswer:
+def validate_answer(found: Validation, asked: ValidateInputs, fit: Fit | None = None) -> ValidateAnswer:
     """Return the answer of ``roofplan validate``: errors as fractions, figures in SI.
 
     Parameters
     ----------
     found : predictions and measurements.
     asked : inputs of the command.
+    fit : constants that were given for it, None for the default.
 
     Returns
     -------
@@ -151,6 +152,7 @@ def validate_answer(found: Validation, asked: ValidateInputs) -> ValidateAnswer:
         "validate",
         asked,
         warnings=found.warnings,
+        fit=fit,
         rows=found.rows,
         scored=found.scored,
         skipped=found.skipped,

@@ -15,6 +15,7 @@ from roofplan.catalogue import profile
 from roofplan.errors import NoPlan, RoofplanError
 from roofplan.inputs import STDIN, Inputs
 from roofplan.present.screens.explain import document_text
+from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.source import Sourced
@@ -349,6 +350,7 @@ def answered(
     *,
     status: str = "ok",
     warnings: Iterable[tuple[str, str]] = (),
+    fit: Fit | None = None,
     **own: object,
 ) -> T:
     """Return the answer of a command.
@@ -357,10 +359,14 @@ def answered(
     ----------
     record : the `Answer` to make, of which `own` are the members that others do not have.
     warnings : codes and texts, each shown once.
+    fit : constants that the answer rests on, where they are known; a local profile that is not among them is not named.
     """
     rests = command in profile.USED_BY
     shipped = catalogue.shipped_fit() if rests else None
     stale = profile.stale(shipped) if shipped else ""
+    used = profile.said(shipped) if shipped else ""
+    if shipped and used and fit is not None and fit != profile.over(shipped, profile.path()):
+        used = ""
     said = (*((("stale_profile", stale),) if stale else ()), *warnings)
     return record(
         schema_version=SCHEMA_VERSION,
@@ -370,7 +376,7 @@ def answered(
             roofplan=__version__,
             catalogue=catalogue.version(),
             prices_to=catalogue.prices_to(),
-            profile=(profile.said(shipped) if shipped else "") or ABSENT,
+            profile=used or ABSENT,
         ),
         inputs=asked,
         warnings=[Warn(code=code, text=text) for code, text in dict.fromkeys(said)],

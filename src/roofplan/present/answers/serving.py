@@ -243,6 +243,7 @@ def serve_answer(result: Result, asked: ServeInputs, *, top: int, explain: int =
         "serve",
         replace(asked, input=str(w.input), output=str(w.output), context=str(w.context)),
         warnings=result.warnings,
+        fit=result.plans[0].rates.fit,
         search=searched(result.tally),
         model=model_member(result.plans[0].model),
         plans=shown,

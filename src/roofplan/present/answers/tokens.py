@@ -18,6 +18,7 @@ from roofplan.present.answers.record import (
     tree,
     view,
 )
+from roofplan.records.calibration import Fit
 from roofplan.records.source import document
 
 
@@ -167,7 +168,7 @@ class TokensAnswer(Answer):
 ENERGY_UNITS = {"kWh": "kWh", "gCO2": "g"}
 
 
-def tokens_answer(found: TokenCosts, asked: TokensInputs, *, depth: int = 1) -> TokensAnswer:
+def tokens_answer(found: TokenCosts, asked: TokensInputs, *, depth: int = 1, fit: Fit | None = None) -> TokensAnswer:
     """Return the answer of ``roofplan cost tokens``.
 
     Parameters
@@ -175,6 +176,7 @@ def tokens_answer(found: TokenCosts, asked: TokensInputs, *, depth: int = 1) -> 
     found : a month's tokens at an API and on rented and owned machines.
     asked : inputs of the command.
     depth : levels of each supply's explanation [1].
+    fit : constants that were given for it, None for the default.
 
     Returns
     -------
@@ -186,6 +188,7 @@ def tokens_answer(found: TokenCosts, asked: TokensInputs, *, depth: int = 1) -> 
         "cost tokens",
         asked,
         warnings=found.warnings,
+        fit=fit,
         model=found.model,
         demand=view(DemandMember, found.demand, input_share=found.demand.share),
         api=ABSENT if found.api is None else view(ApiPrices, found.api, monthly=ranged(found.api.monthly, "USD")),

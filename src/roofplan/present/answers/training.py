@@ -247,6 +247,7 @@ def train_answer(
         "train",
         replace(asked, batch=f"{job.batch}seq", sequence=str(job.sequence), best=result.asked.best),
         warnings=result.warnings,
+        fit=first.ability.rates.fit,
         search=searched(result.tally),
         assumed=result.asked.assumed,
         model=model_member(first.model),
