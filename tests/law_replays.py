@@ -1,5 +1,7 @@
 """What the laws give inside of an answer, scene by scene: messages, rates, operations, ledgers, terms, tables of step times."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from scenes import as_text, or_refusal, scene
 
@@ -109,6 +111,7 @@ def terms(term, depth=6):
 
 @scene
 def messages():
+    from roofplan.timing import hops
     from roofplan.timing import network as net
     from roofplan.timing.network import Ranks, message_time
 
@@ -126,8 +129,8 @@ def messages():
                         message_time("exchange", sizes, group, copies=6.0, groups=(8, 4)),
                         net.message_start(group),
                     ]
-                    times += [net.hop_times(sizes, stride, found), net.slowest_hop(sizes, stride, found)]
-                    times += [net.mean_hop(sizes, stride, float(ranks), found)] if ranks > 1 else []
+                    times += [hops.hop_times(sizes, stride, found), hops.slowest_hop(sizes, stride, found)]
+                    times += [hops.mean_hop(sizes, stride, float(ranks), found)] if ranks > 1 else []
                     yield f"{text} {name} {ranks} {stride}", [np.asarray(one).tolist() for one in times]
             both = (min(8.0, box.count), max(1.0, box.count // 8))
             ways = net.between_hosts(sizes, *both, 1.0, found) if box.hosts > 1 else {}
@@ -166,7 +169,7 @@ def attained():
                 {
                     key: value
                     for key, value in kept.items()
-                    if isinstance(value, float | int | str | bool | dict | tuple)
+                    if isinstance(value, float | int | str | bool | Mapping | tuple)
                 },
             )
         yield f"{text} power", or_refusal(power_limits, box, fit())
@@ -406,7 +409,7 @@ def trained():
     for number, (name, on, software, degrees, more) in enumerate(cases):
         model, box, framework = read_model(name), machine(on)[0], catalogue.framework(software)
         a = ability(box, framework, fit())
-        names = (one.name for one in fields(a) if isinstance(getattr(a, one.name), float | int | str | dict))
+        names = (one.name for one in fields(a) if isinstance(getattr(a, one.name), float | int | str | Mapping))
         yield f"{number} ability", {each: getattr(a, each) for each in names}
         for optimizer in (first, "adam-8bit"):
             job, layout = Job(**{"optimizer": adam[optimizer], **full, **more}), Layout(**degrees)
@@ -444,7 +447,7 @@ def plain(value):
     """Return a member of a step as numbers, terms by their trees."""
     if type(value).__name__ == "Term":
         return terms(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]

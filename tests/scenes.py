@@ -1,5 +1,6 @@
 """Scenes by name: functions that yield names and results, again and again, whose text `replays` keeps as checksums."""
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 
 import numpy as np
@@ -56,7 +57,7 @@ def as_text(item):
         return f"{type(item).__name__} {item.id}"
     if is_dataclass(item) and not isinstance(item, type):
         return members(item)
-    if isinstance(item, dict):
+    if isinstance(item, Mapping):
         return "{" + ", ".join(f"{key}: {as_text(value)}" for key, value in item.items()) + "}"
     if isinstance(item, list | tuple | set | frozenset):
         ordered = sorted(item, key=str) if isinstance(item, set | frozenset) else item

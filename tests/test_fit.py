@@ -9,20 +9,24 @@ import pickle
 import pkgutil
 import subprocess
 import sys
-from collections.abc import MutableMapping, MutableSequence, MutableSet
+from collections.abc import Mapping, MutableMapping, MutableSequence, MutableSet
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError, is_dataclass, replace
+from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 from pathlib import Path
 
 import pytest
 from conftest import FIT
 
 import roofplan
+from roofplan import catalogue
 from roofplan.api import plan_serving, plan_training
 from roofplan.catalogue import profile, shipped_fit
+from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError
 from roofplan.inputs import Inputs
 from roofplan.records.calibration import Constant, Fit, Watched
+from roofplan.timing.rates import rates
+from roofplan.training.ability import ability
 
 
 def constant(scope, value=1.0, name="gap", **said):
@@ -63,12 +67,11 @@ STEP_BY_STEP = {
         "records.tally.Counts",
         "serving.plan.Tally",
         "serving.plan.Result",
-        "serving.prediction.Prediction",
     ),
     *("measure.client.Effort", "measure.stream.Stream"),
     *("pool.checks.Tally", "pool.checks.Checked", "pool.service.Outcome"),
     *("training.ranking.TrainingResult", "training.search.Tally", "training.search.Found"),
-    *("training.step.Pass", "training.step.Passes", "training.step.Step"),
+    *("training.step.Pass", "training.step.Passes"),
     *("evidence.inference.InferenceCase", "evidence.scoring.Validation", "evidence.training.TrainingCase"),
 }
 """Classes of data that are filled while an answer is worked out; all others are values."""
@@ -203,10 +206,12 @@ def trained(fit):
 def test_two_fits_in_threads_give_what_each_gives_alone():
     """One answer in ten is of training, whose search takes longer."""
     asked = [(trained if number % 20 < 2 else served, (FIT, SLOWER)[number % 2]) for number in range(1000)]
-    alone = {(ask, fit): ask(fit) for ask, fit in dict.fromkeys(asked)}
-    assert len(set(alone.values())) == 4
+    for cached in caches().values():
+        cached.cache_clear()  # so that threads fill them at once
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda one: one[0](one[1]), asked))
+    alone = {(ask, fit): ask(fit) for ask, fit in dict.fromkeys(asked)}
+    assert len(set(alone.values())) == 4
     assert all(one == alone[each] for one, each in zip(found, asked, strict=True))
 
 
@@ -229,11 +234,50 @@ def modules():
             yield importlib.import_module(found.name)
 
 
+def caches():
+    """Return the caches of all modules by name."""
+    return {
+        f"{module.__name__}.{name}": item
+        for module in modules()
+        for name, item in vars(module).items()
+        if isinstance(item, functools._lru_cache_wrapper)
+    }
+
+
 def test_caches_have_a_bound():
-    for module in modules():
-        for name, item in vars(module).items():
-            if isinstance(item, functools._lru_cache_wrapper):
-                assert item.cache_parameters()["maxsize"] is not None, f"{module.__name__}.{name}"
+    assert not [name for name, item in caches().items() if item.cache_parameters()["maxsize"] is None]
+
+
+def test_nobody_can_change_what_a_cache_holds_of_rates():
+    box = machine("h100-sxm:8")[0]
+    able = ability(box, catalogue.framework("megatron-core-0.16"), FIT)
+    own = rates(box, catalogue.engine("llama.cpp-b11200"), FIT)
+    held = [getattr(own, one.name) for one in fields(own)] + [own.vector.unpacking, own.network.rests_on, able.sources]
+    mappings = [one for one in held if isinstance(one, Mapping)]
+    assert len(mappings) == 10
+    for one in mappings:
+        with pytest.raises(TypeError):
+            one[next(iter(one), "a")] = 1.0
+
+
+def test_a_fit_in_another_unit_is_another():
+    gap = FIT.find("kernel", "gap", ["any"])
+    assert FIT.with_([replace(gap, unit="x")]).digest() != FIT.digest()
+
+
+def test_an_answer_names_the_profile_that_it_rests_on(tmp_path, monkeypatch):
+    from roofplan import interactive
+    from roofplan.catalogue import codec
+
+    place = tmp_path / "profile.toml"
+    read = FIT.find("matmul", "bandwidth", ["Hopper"])
+    place.write_text(f'fit = "{FIT.digest()}"\n{codec.constants_text([replace(read, value=0.5 * read.value)])}')
+    monkeypatch.setenv("ROOFPLAN_PROFILE", str(place))
+    asked = {"on": "h100-sxm:1", "price": "2USD/h", "concurrency": "8"}
+    own, shipped = (interactive.plan_serving("llama-3.1-8b", **asked, fit=fit).to_dict() for fit in (None, FIT))
+    assert str(place) in own["versions"]["profile"]
+    assert "profile" not in shipped["versions"]
+    assert own["plans"][0]["metrics"]["tpot"] != shipped["plans"][0]["metrics"]["tpot"]
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
@@ -249,7 +293,7 @@ def test_no_module_changes_what_stands_in_it(path):
         if isinstance(target, ast.Name)
         and isinstance(node.value, ast.Dict | ast.List | ast.Set | ast.Call | ast.DictComp | ast.ListComp)
     }
-    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
         own = {argument.arg for argument in ast.walk(function) if isinstance(argument, ast.arg)}
         own |= {
             node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)

@@ -14,20 +14,18 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.evidence.fits.kernels import kernel_rows
 from roofplan.evidence.fits.messages import BY_PEERS, timed
+from roofplan.timing.hops import hop_times, mean_hop, slowest_hop
 from roofplan.timing.network import (
     Ranks,
     all_reduce,
     between_hosts,
     exchange,
     gather,
-    hop_times,
     lines,
-    mean_hop,
     message_start,
     network,
     passed_on,
     reduce_ways,
-    slowest_hop,
 )
 
 MEGATRON, VLLM = catalogue.framework("megatron-core-0.16"), catalogue.engine("vllm-0.33")

@@ -17,7 +17,7 @@ from roofplan.serving.prompts import stages_at_once
 from roofplan.serving.step import launched, step_term
 from roofplan.serving.surface import _lengths, surface
 from roofplan.simulation.steps import step_time
-from roofplan.timing.network import mean_hop
+from roofplan.timing.hops import mean_hop
 from roofplan.timing.rates import rates
 
 WITHIN = 0.005

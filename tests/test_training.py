@@ -26,7 +26,8 @@ from roofplan.operations.activations import kept
 from roofplan.operations.training import forward
 from roofplan.present.answers.schemas import answer_schema
 from roofplan.records.training import MODULES, Adapter, Job, Layout
-from roofplan.timing.network import Ranks, all_reduce, exchange, slowest_hop
+from roofplan.timing.hops import slowest_hop
+from roofplan.timing.network import Ranks, all_reduce, exchange
 from roofplan.training import flops_per_token, ranking, search
 from roofplan.training.ability import SHARES, ability, applied
 from roofplan.training.certainty import Asked, _imbalances

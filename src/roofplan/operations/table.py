@@ -52,7 +52,6 @@ class Operation(NamedTuple):
     traffic : bytes read from and written to memory, or the message size of a collective [B].
     compute : number format of the tensor unit; ``gguf`` for blocks that the engine multiplies in its own type.
     entries : weights that a matmul reads [1].
-    width : inner width of an expert on one rank, for grouped GEMMs only [1].
     rows : rows of a matmul; of one expert if it is grouped [1].
     stored : format of the weights.
     converted : elements read and written by a fused matmul if each of its matrices converts its inputs separately [1].

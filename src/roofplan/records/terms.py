@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,22 @@ Numbers = Mapping[str, Any]
 
 NONE: Numbers = MappingProxyType({})
 """Numbers of a formula without any."""
+
+Held = TypeVar("Held")
+
+
+def read_only(found: Mapping[str, Held]) -> Mapping[str, Held]:
+    """Return a mapping that nobody can change.
+
+    Parameters
+    ----------
+    found : values by name.
+
+    Returns
+    -------
+    A view of them.
+    """
+    return found if isinstance(found, MappingProxyType) else MappingProxyType(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

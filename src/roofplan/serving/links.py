@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from roofplan.laws import board, pipeline
 from roofplan.operations.table import ACTIVATION_BYTES
 from roofplan.serving.plan import Plan
+from roofplan.timing.hops import slowest_hop
 
 WIDE_ADAPTER = 25e9
 """Rate one way from which a network adapter takes sixteen lanes of PCIe 4.0 instead of eight [B/s]."""
@@ -19,8 +20,8 @@ class LinkUse:
 
     Parameters
     ----------
-    hop : time that activations take from one stage to the next [s]; None without stages.
-    busy : share of the time that links carry them [1]; None without stages.
+    hop : time of the slowest hop from one pipeline stage to the next [s]; None without stages.
+    busy : share of a stage's time that such a hop takes [1]; None without stages.
     switch_ports : that join the hosts [1].
     lanes : that the board of each host must offer [1]; None where cards are no consumers' cards.
     """
@@ -48,7 +49,8 @@ def link_use(plan: Plan) -> LinkUse | None:
     hop, busy = None, None
     if int(s.pp) > 1:
         here = max(1.0, plan.users / (int(s.dp) * int(s.pp)))
-        hop = here * plan.model.hidden * ACTIVATION_BYTES / (m.network.bandwidth * m.ports)
+        sent = here * plan.model.hidden * ACTIVATION_BYTES / int(s.tp)
+        hop = float(slowest_hop(sent, float(int(s.tp)), plan.rates.network))
         busy = pipeline.duty_cycle(hop, float(plan.prediction.cycle.value) / int(s.pp))
     lanes = None
     if m.device.device_class == "consumer":

@@ -16,11 +16,11 @@ from roofplan.records.terms import Combine, Term, total
 from roofplan.records.workload import Workload
 from roofplan.serving.prompts import host_of_passes, in_turn, prompt_pass, stages_at_once, turns_of
 from roofplan.serving.step import engine_term, launched, step_term
-from roofplan.timing.network import mean_hop
+from roofplan.timing.hops import mean_hop
 from roofplan.timing.rates import Rates
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """Times and rates of one strategy, or of arrays of strategies and concurrencies; Terms record the derivation.
 

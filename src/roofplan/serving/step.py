@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from roofplan.laws import Number, larger, smaller, where
-from roofplan.laws.collectives import gather_time
 from roofplan.laws.roofline import serial_time
 from roofplan.operations import draft_operations, encoder_operations, head_operations, layer_operations, stage_contents
 from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step, format_entry
@@ -27,8 +26,10 @@ from roofplan.timing.kernels import (
     vector_work,
     waits,
 )
-from roofplan.timing.network import MESSAGES, Line, Ranks, between_hosts, lines, reduce_ways
-from roofplan.timing.rates import Rates, Vector
+from roofplan.timing.messages import message_term
+from roofplan.timing.network import MESSAGES, Ranks
+from roofplan.timing.rates import Rates
+from roofplan.timing.vectors import Vector
 
 GROUP_OF = {
     "matmul": "weight matmuls",
@@ -388,7 +389,7 @@ OWN_RATES = {"cast": "casts", "scan": "scan"}
 
 def _operation_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
     if op.kind in MESSAGES:
-        return _message_term(op, seconds, count, r)
+        return message_term(op, seconds, Ranks(op.ranks, r.network), "{layers}", {"layers": count})
     products = op.kind in PRODUCTS
     scalar = type(op.rows) is float
     if r.vector is not None and products and scalar and op.rows <= r.vector.rows:
@@ -424,94 +425,6 @@ def _one_after_the_other(whole: Term) -> Term:
         parts.append(Term(whole.name, value, "s", law=law, text=text, numbers=numbers, sources=whole.sources))
     text = "{layers} layers x (read {moved} at {memory_rate}, then compute {work} at {compute_rate})"
     return total(whole.name, parts, "s", law="roofline.serial_time", text=text, numbers=whole.numbers)
-
-
-RING = "{start} + 2 x ({group} - 1) x {step} + 2 x ({group} - 1) / {group} x {size} / {rate}"
-"""Formula of a ring all-reduce."""
-
-WAYS = {
-    "ring": RING,
-    "bulk ring": RING,
-    "tree": "{start} + 2 x log2({group}) x {step} + 2 x {size} / {rate}",
-    "one-shot": "{start} + ({group} - 1) x {size} / {rate}",
-    "two-shot": "2 x {start} + 2 x ({group} - 1) / {group} x {size} / {rate}",
-    "in-network": "{start} + ({group} + 1) / {group} x {size} / {rate}",
-}
-"""Formula of each all-reduce algorithm."""
-
-GATHER = "{start} + ({group} - 1) x {step} + ({group} - 1) / {group} x {size} / {rate}"
-"""Formula of an all-gather or all-to-all inside a host."""
-
-ADDED, SHOTS = ("link", "bulk", "reduce"), ("link", "shot", "direct")
-RESTS_ON = {"bulk ring": ADDED, "in-network": ADDED, "one-shot": SHOTS, "two-shot": SHOTS}
-"""Network constants behind each intra-host all-reduce algorithm, other than the low-latency ring."""
-
-LAWS = {"bulk ring": "ring"}
-"""Law names that differ from the algorithm's name."""
-
-
-def _line_numbers(line: Line, ranks: float, message: float) -> Numbers:
-    """Return a protocol's numbers by their names in a formula."""
-    wire = {"group": ranks, "size": (message, "B"), "rate": (float(line.rate), "B/s")}
-    return {"start": (float(line.start), "s"), "step": (float(line.step), "s"), **wire}
-
-
-def _all_reduce_term(op: Operation, count: Number, r: Rates) -> Term:
-    """Return the time of an all-reduce by its fastest algorithm: hierarchical, or one ring over all ranks."""
-    net = r.network
-    inner = min(float(op.ranks), float(r.machine.per_host))
-    outer, parts = float(op.ranks) / inner, []
-    stages = [("in a host", inner, op.traffic, reduce_ways(op.traffic, inner, net))] if inner > 1.0 else []
-    if outer > 1.0:
-        stages.append(("between hosts", outer, op.traffic / inner, between_hosts(op.traffic, inner, outer, 1.0, net)))
-    for where_to, ranks, message, ways in stages:
-        way = min(ways, key=lambda name: float(ways[name][0]))
-        seconds, line = ways[way]
-        over = f" over {r.machine.network.id}" if where_to == "between hosts" and r.machine.network else ""
-        parts.append(
-            Term(
-                f"{op.name}, {where_to}",
-                seconds * count,
-                "s",
-                law=f"collectives.{LAWS.get(way, way).replace('-', '_')}_all_reduce",
-                text="{layers} x (" + WAYS[way] + f"); {way}{over}, {op.text}",
-                numbers={"layers": count, **_line_numbers(line, ranks, message), **op.numbers},
-                sources=net.cites(*(net.between_names if over else RESTS_ON.get(way, net.quick_names(ranks)))),
-            )
-        )
-    if outer > 1.0:
-        rings = Ranks(op.ranks, net).rings(reduce=True)
-        start, each = min(rings, key=lambda line: float(line[0] + line[1] * op.traffic))
-        whole = (start + each * op.traffic) * count
-        if whole < sum(part.value for part in parts):
-            text = "{layers} x ({start} + {size} / {rate}); one ring over all hosts, " + op.text
-            wire = {"start": (float(start), "s"), "size": (op.traffic, "B"), "rate": (float(1.0 / each), "B/s")}
-            law = "collectives.ring_all_reduce"
-            cited = net.cites("link", "bulk", "reduce", *net.between_names)
-            numbers = {"layers": count, **wire, **op.numbers}
-            return Term(op.name, whole, "s", law=law, text=text, numbers=numbers, sources=cited)
-    return parts[0] if len(parts) == 1 else total(op.name, parts, "s")
-
-
-def _message_term(op: Operation, seconds: Number, count: Number, r: Rates) -> Term:
-    """Return the time of messages between ranks, with the formula of the fastest algorithm."""
-    net = r.network
-    scalar = type(op.traffic) is float and type(op.ranks) is float
-    if op.kind == "all_reduce" and scalar:
-        return _all_reduce_term(op, count, r)
-    law = "collectives.gather_time"
-    if not scalar or op.ranks > r.machine.per_host:
-        text = "{layers} x {kind} of {size} over {group} ranks; " + op.text
-        numbers = {"layers": count, "group": op.ranks, "size": (op.traffic, "B"), "kind": op.kind, **op.numbers}
-        cited = net.cites("link", "start", "step", "quick", "bulk", "gather", *net.between_names)
-        return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=cited)
-    ways = [(float(gather_time(op.traffic, op.ranks, *line)), line) for line in lines(op.ranks, net, net.gather)]
-    _, line = min(ways, key=lambda way: way[0])
-    numbers = {"layers": count, **_line_numbers(line, op.ranks, op.traffic), **op.numbers}
-    text = "{layers} x (" + GATHER + "); " + op.text
-    quick = line.start == net.start
-    cited = net.cites(*(net.quick_names(op.ranks) if quick else ("link", "bulk", "gather")))
-    return Term(op.name, seconds * count, "s", law=law, text=text, numbers=numbers, sources=cited)
 
 
 def _vector_term(op: Operation, seconds: Number, count: Number, r: Rates, vector: Vector) -> Term:

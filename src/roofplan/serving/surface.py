@@ -20,8 +20,8 @@ from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.serving.prompts import stages_at_once, turns_of
 from roofplan.serving.step import beyond, pieces, replayed, schedules_ahead, stage_counts, step_operations
+from roofplan.timing.hops import mean_hop
 from roofplan.timing.kernels import kernels_of, operation_time, started_of
-from roofplan.timing.network import mean_hop
 from roofplan.timing.rates import Rates
 
 Array = np.ndarray

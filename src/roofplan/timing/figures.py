@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from roofplan import catalogue
 from roofplan.records.calibration import OWN, SLOWDOWN, Constant, Fit
-from roofplan.records.engine import EAGER, Software
+from roofplan.records.engine import EAGER, Engine, Software
 from roofplan.records.hardware import OWN as DESCRIBED
 from roofplan.records.hardware import Accelerator, Machine
 from roofplan.records.model import Model
@@ -69,6 +69,22 @@ def own_runs(figure: str, software: str, machine: Machine, model: Model, fit: Fi
     if not fit.speaks_of(OWN, figure):  # counting a model's parameters is slow, and few users have own runs
         return None
     return fit.get(OWN, figure, own_place(software, machine, model))
+
+
+def scopes_by_vendor(engine: Software, device: Accelerator) -> list[str]:
+    """Return the scopes of constants that may differ by a device's vendor, nearest first: those of software with kernels of its own before all.
+
+    Parameters
+    ----------
+    engine : engine or training framework.
+    device : the device that it runs on.
+
+    Returns
+    -------
+    Scopes of constants, nearest first.
+    """
+    own = [engine.own_kernels] if isinstance(engine, Engine) and engine.own_kernels else []
+    return [*own, *(f"{one}/{device.vendor}" for one in engine.scopes[:-1]), *engine.scopes]
 
 
 def slowdown_scope(software: Software, device: Accelerator) -> str:

@@ -10,7 +10,8 @@ from roofplan.laws import Number, attention, larger, matmul, roofline, where
 from roofplan.operations.table import HANDOVER, ROUTED_EXPERTS, Operation, element_bytes, format_entry
 from roofplan.records.terms import Numbers, Term
 from roofplan.timing.network import MESSAGES, Ranks, message_time
-from roofplan.timing.rates import QUANTISED, Rates, Vector
+from roofplan.timing.rates import QUANTISED, Rates
+from roofplan.timing.vectors import Vector
 
 PRODUCTS = {"matmul", "experts"}
 """Kinds of operations that multiply by weights."""
@@ -355,7 +356,7 @@ def roofline_numbers(op: Operation, r: Rates) -> Numbers:
 
     Returns
     -------
-    Bytes moved, memory rate, work and compute rate by the names of `ROOFLINE`, each with its unit.
+    Bytes moved, memory rate, work and compute rate by the names of `ROOFLINE`, each with its unit, and the bytes alone as ``traffic``.
     """
     return {
         "moved": (op.traffic, "B"),

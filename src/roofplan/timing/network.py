@@ -27,8 +27,8 @@ import numpy as np
 from roofplan.laws import Number, collectives, larger, smaller, where
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import Software
-from roofplan.records.hardware import Machine
-from roofplan.records.terms import Cited
+from roofplan.records.hardware import Link, Machine
+from roofplan.records.terms import Cited, read_only
 
 UNUSED = 1e30
 """Rate of a link that the machine does not have or use [B/s]."""
@@ -72,6 +72,7 @@ class Network:
     outside : achieved network rate of a device, one way, when all devices of its host send [B/s].
     shared : share of it that data-parallel reductions attain when several ranks of a ring share a host [1].
     hop : latency of a network message [s].
+    near, far : latencies of a bulk message inside a host and between hosts by the links' data, 0 where they tell none [s].
     port : rate of one port over a device's share of its host's ports [1].
     pod : devices that the network connects without taper, infinite if there is no taper. A group that does not fill
         whole pods is assumed to span as few as possible [1].
@@ -98,11 +99,16 @@ class Network:
     outside: float
     shared: float
     hop: float
+    near: float
+    far: float
     port: float
     pod: float
     taper: float
     once_per_host: bool
     rests_on: Mapping[str, Cited]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rests_on", read_only(self.rests_on))
 
     @property
     def sources(self) -> tuple[Cited, ...]:
@@ -192,6 +198,7 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
     shot, direct = (known("shot"), known("direct")) if peers else (math.inf, quick)
     bus = (known("bus_share.2"), known("bus_share.4"), known("bus_share.8")) if topology == "bus" else (1.0, 1.0, 1.0)
     staged = known("staged_path") if topology == "staged" else UNUSED
+    near, far = (_bulk_latency(link, rests_on) for link in (inside or machine.host_link, machine.network))
     if machine.network is not None:
         net = machine.network
         fitted_for = [*(scope for scope in software.scopes_on(device.architecture) if scope != "any"), net.id, "any"]
@@ -223,6 +230,8 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
         outside=outside,
         shared=shared,
         hop=hop,
+        near=near,
+        far=far,
         port=max(1.0, machine.per_host / machine.ports),
         pod=pod,
         taper=taper,
@@ -231,8 +240,17 @@ def network(machine: Machine, software: Software, fit: Fit) -> Network:
     )
 
 
+def _bulk_latency(link: Link | None, rests_on: dict[str, Cited]) -> float:
+    """Return the latency of a bulk message over a link, 0 where its data tell none, and name its source [s]."""
+    stated = None if link is None else link.quantities.get("latency_simple")
+    if stated is None or link is None:
+        return 0.0
+    rests_on[f"latency over {link.id}"] = stated.cited
+    return stated.value
+
+
 def slowed_network(net: Network, slowdown: Constant) -> Network:
-    """Return the network with messages that take longer by a factor, or less long but never beyond a data sheet.
+    """Return the network with message times scaled by a factor, capped at data-sheet rates.
 
     Parameters
     ----------
@@ -245,7 +263,7 @@ def slowed_network(net: Network, slowdown: Constant) -> Network:
     """
     by = slowdown.value
     rates = {name: getattr(net, name) / max(by, 1.0) for name in ("rate", "pair", "staged", "outside")}
-    times = {name: getattr(net, name) * by for name in ("start", "step", "bulk", "shot", "hop")}
+    times = {name: getattr(net, name) * by for name in ("start", "step", "bulk", "shot", "hop", "near", "far")}
     return replace(net, **rates, **times, rests_on={**net.rests_on, "slowdown": slowdown})
 
 
@@ -296,7 +314,17 @@ def reduce_ways(message: Number, ranks: Number, net: Network) -> dict[str, tuple
     return ways
 
 
-def _quickest(times: list[Number]) -> Number:
+def quickest(times: list[Number]) -> Number:
+    """Return the least of several times, element by element [s].
+
+    Parameters
+    ----------
+    times : at least one time, floats or arrays [s].
+
+    Returns
+    -------
+    The least time.
+    """
     best, *others = times
     for other in others:
         best = smaller(best, other)
@@ -356,13 +384,13 @@ def all_reduce(message: Number, group: Ranks) -> Number:
     net, ranks = group.net, group.ranks
     inner = larger(group.local, 1.0)
     inside = where(
-        inner > 1, _quickest([time for time, _ in reduce_ways(message, larger(inner, 2.0), net).values()]), 0.0
+        inner > 1, quickest([time for time, _ in reduce_ways(message, larger(inner, 2.0), net).values()]), 0.0
     )
     if group.inside:
         return inside
     outer = ranks / inner
     ways = between_hosts(message, inner, larger(outer, 1.0), group.stride, net)
-    between = _quickest([time for time, _ in ways.values()])
+    between = quickest([time for time, _ in ways.values()])
     return where(outer > 1, smaller(inside + between, _ring_time(message, group, reduce=True)), inside)
 
 
@@ -413,7 +441,7 @@ def gather(message: Number, group: Ranks) -> Number:
     net, ranks = group.net, group.ranks
     inner = larger(group.local, 2.0)
     times = [collectives.gather_time(message, inner, *line) for line in lines(inner, net, net.gather)]
-    inside = where(ranks > 1, _quickest(times), 0.0)
+    inside = where(ranks > 1, quickest(times), 0.0)
     if group.inside:
         return inside
     return where(ranks > group.local, _ring_time(message, group, reduce=False), inside)
@@ -421,7 +449,7 @@ def gather(message: Number, group: Ranks) -> Number:
 
 def _ring_time(message: Number, group: Ranks, *, reduce: bool) -> Number:
     """Return the time of a message around one ring over all ranks, by the faster protocol [s]."""
-    return _quickest([start + each * message for start, each in group.rings(reduce=reduce)])
+    return quickest([start + each * message for start, each in group.rings(reduce=reduce)])
 
 
 def _rings(group: Ranks, *, reduce: bool, data: bool) -> list[tuple[Number, Number]]:
@@ -470,7 +498,7 @@ def exchange(message: Number, group: Ranks, copies: float = 0.0, groups: tuple[i
     net, ranks, local = group.net, group.ranks, group.local
     wide, inner = larger(ranks, 1.0), larger(local, 2.0)
     times = [collectives.gather_time(message, inner, *line) for line in lines(inner, net, net.gather)]
-    inside = where(local > 1, _quickest(times), 0.0)
+    inside = where(local > 1, quickest(times), 0.0)
     if group.inside:
         return where(ranks > 1, inside, 0.0 * inside)
     hosts = larger(wide / larger(local, 1.0), 1.0)
@@ -484,60 +512,6 @@ def exchange(message: Number, group: Ranks, copies: float = 0.0, groups: tuple[i
         beyond = away * (1.0 - pod / wide) / larger(1.0 - larger(local, 1.0) / wide, SMALL)
         outside = larger(outside, collectives.transfer_time(beyond, wait, net.outside / net.taper))
     return where(ranks > 1, where(ranks > local, larger(inside, outside), inside), 0.0 * inside)
-
-
-def hop_times(message: Number, stride: Number, net: Network) -> tuple[Number, Number]:
-    """Return the time to send `message` bytes to the device `stride` further: inside a host, and to another host [s].
-
-    Between hosts, the sending devices are `stride` apart, and each has at best a port of its own.
-    """
-    per_host = float(net.machine.per_host)
-    # all devices that send at once share the bus or the path through host memory
-    busy = larger(2.0, smaller(2.0 * stride, per_host)) if net.topology in {"bus", "staged"} else 2.0
-    known = lines(busy, net, net.gather)
-    inside = _quickest([collectives.transfer_time(message, line.start + line.step, line.rate) for line in known])
-    if net.machine.network is None:
-        return inside, inside
-    alone = net.outside * smaller(per_host / smaller(stride, per_host), net.port)
-    return inside, collectives.transfer_time(message, net.start + net.hop, smaller(alone, net.crossing(stride)))
-
-
-def mean_hop(message: Number, tensor: Number, stages: Number, net: Network) -> Number:
-    """Return the mean time of a hop between pipeline stages.
-
-    Parameters
-    ----------
-    message : bytes of the tensor on one rank, float or array [B].
-    tensor : tensor-parallel ranks, each of which sends its share [1].
-    stages : pipeline stages [1].
-    net : link rates and latencies of the machine.
-
-    Returns
-    -------
-    Time, float or array [s].
-    """
-    inside, outside = hop_times(message / tensor, tensor, net)
-    if net.machine.hosts == 1:
-        return inside
-    # one hop in every (devices of a host / tensor ranks) is between hosts
-    apart = smaller(1.0, tensor / net.machine.per_host)
-    return where(tensor * stages > net.machine.per_host, apart * outside + (1.0 - apart) * inside, inside)
-
-
-def slowest_hop(message: Number, stride: Number, net: Network) -> Number:
-    """Return the time of the slowest hop between pipeline stages; with several hosts, that hop leaves its host.
-
-    Parameters
-    ----------
-    message : bytes of the tensor on one rank, float or array [B].
-    stride : devices from one stage to the next [1].
-    net : link rates and latencies of the machine.
-
-    Returns
-    -------
-    Time, float or array [s].
-    """
-    return larger(*hop_times(message, stride, net))
 
 
 def passed_on(message: Number, group: Ranks) -> Number:
@@ -561,11 +535,8 @@ def message_start(group: Ranks) -> Number:
     Time, float or array [s].
     """
     net, ranks, local = group.net, group.ranks, group.local
-    inside, between = net.machine.scale_up or net.machine.host_link, net.machine.network
-    near = (inside.value("latency_simple") if inside else None) or 0.0
-    far = (between.value("latency_simple") if between else None) or 0.0
     hosts = ranks / larger(local, 1.0)
-    around = where(ranks > local, hosts * (far + (local - 1.0) * near), (ranks - 1.0) * near)
+    around = where(ranks > local, hosts * (net.far + (local - 1.0) * net.near), (ranks - 1.0) * net.near)
     start = net.bulk if net.bulk < math.inf else net.start
     return where(ranks > 1, start + around, 0.0)
 

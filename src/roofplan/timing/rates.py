@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,11 +14,12 @@ from roofplan.laws import Number, matmul
 from roofplan.operations.table import EXTRA_KERNELS, ROUTED_EXPERTS
 from roofplan.records.calibration import SLOWDOWN, Constant, Fit
 from roofplan.records.engine import COMPILED, Engine, Software
-from roofplan.records.hardware import BANDWIDTH, CPU, VECTOR, Accelerator, Machine
-from roofplan.records.terms import Cited
-from roofplan.timing.figures import slowdown_scope
+from roofplan.records.hardware import BANDWIDTH, CPU, Accelerator, Machine
+from roofplan.records.terms import Cited, read_only
+from roofplan.timing.figures import scopes_by_vendor, slowdown_scope
 from roofplan.timing.network import Network, network
 from roofplan.timing.slowdown import slowed
+from roofplan.timing.vectors import AS_ATTAINED, Vector, scan_of, vector_of, vector_peak_of
 
 FALLBACKS = {
     "fp4": ("bf16",),
@@ -43,81 +44,6 @@ def _expert_bandwidths(scopes: tuple[str, ...], fit: Fit) -> dict[str, Constant]
     if "experts.bf16" in found:
         found.setdefault("experts.fp16", found["experts.bf16"])
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vector:
-    """Achieved rates of kernels on vector units.
-
-    Parameters
-    ----------
-    rows : largest number of rows for which the engine uses them [1].
-    bandwidth : achieved memory rate [B/s].
-    unpacking : vector operations per stored entry, by the kernel type of a format [FLOP].
-    multiplying : vector operations that take the time of a multiply-add [FLOP].
-    instruction : multiply-adds whose time an instruction of a processor's dot products takes, each row by itself [FLOP];
-        None where weights are unpacked once for all rows.
-    """
-
-    rows: float
-    bandwidth: float
-    unpacking: dict[str, float]
-    multiplying: float = 2.0
-    instruction: float | None = None
-
-
-def _vector_peak(device: Accelerator, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]) -> float:
-    """Return the fp32 rate of the vector units [FLOP/s].
-
-    It is what a probe attained or the data sheet's, else the 16-bit peak times the FP32:FP16 ratio of the vendor's other devices.
-    """
-    sheet = device.attained.get(VECTOR) or device.attained.get("fp32") or device.peak.get("fp32")
-    if sheet is not None:
-        sources["vector_peak"] = (sheet.cited,)
-        return sheet.value
-    base = device.peak.get("bf16") or device.peak["fp16"]
-    share = fitted("vector", "fp32_over_16bit", [device.vendor, "any"])
-    sources["vector_peak"] = (base.cited, share)
-    return base.value * float(share.value)
-
-
-def _scan(
-    engine: Software, vector_peak: float, fitted: Callable[..., Constant], sources: dict[str, tuple[Cited, ...]]
-) -> float | None:
-    """Return the rate of a recurrence that loops over the tokens of a prompt, None where the software has none [FLOP/s]."""
-    if not engine.kernels.scans:
-        return None
-    share = fitted("engine", "scan_share", engine.scopes)
-    sources["scan"] = (*sources["vector_peak"], share)
-    return vector_peak * share.value
-
-
-def _vector(
-    engine: Software,
-    device: Accelerator,
-    wire: float,
-    fitted: Callable[..., Constant],
-    sources: dict[str, tuple[Cited, ...]],
-) -> Vector | None:
-    if device.device_class == CPU:
-        each = fitted("vector", "instruction")
-        share = AS_ATTAINED if BANDWIDTH in device.attained else fitted("vector", "bandwidth")
-        sources["vector"] = (share, each)
-        return Vector(rows=math.inf, bandwidth=wire * share.value, unpacking={}, instruction=each.value)
-    if not engine.kernels.vector_rows:
-        return None
-    chain = engine.scopes
-    share, native, blocks = (
-        fitted("vector", name, chain) for name in ("bandwidth", "unpacking.native", "unpacking.blocks")
-    )
-    each = fitted("vector", "multiplying", scopes_by_vendor(engine, device))
-    sources["vector"] = (share, native, blocks, each)
-    return Vector(
-        rows=engine.kernels.vector_rows,
-        bandwidth=wire * share.value,
-        unpacking={"native": native.value, "dequantise": blocks.value, "blocks": blocks.value},
-        multiplying=each.value,
-    )
 
 
 class Grouped(NamedTuple):
@@ -168,30 +94,34 @@ class Rates:
 
     machine: Machine
     engine: Software
-    compute: dict[str, Number]
-    peak: dict[str, Number]
+    compute: Mapping[str, Number]
+    peak: Mapping[str, Number]
     wire: Number
     vector_peak: Number
     scan: Number | None
     cache: Number
-    bandwidth: dict[str, Number]
+    bandwidth: Mapping[str, Number]
     vector: Vector | None
     attention_share: Number
     attention_keys: Number
     grouped: Grouped
-    casts: dict[str, float]
+    casts: Mapping[str, float]
     gap: Number
     launch: Number
-    extra_kernels: dict[str, float]
+    extra_kernels: Mapping[str, float]
     routed_kernels: Number
     step_base: Number
     step_each: Number
     front: Number
     delay: Number
     network: Network
-    sources: dict[str, tuple[Cited, ...]]
-    fallbacks: dict[str, str]
+    sources: Mapping[str, tuple[Cited, ...]]
+    fallbacks: Mapping[str, str]
     fit: Fit
+
+    def __post_init__(self) -> None:
+        for name in ("compute", "peak", "bandwidth", "casts", "extra_kernels", "sources", "fallbacks"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
 
 @lru_cache(maxsize=512)
@@ -277,7 +207,7 @@ def fitted_rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     _as_engine_multiplies(engine, device, peak, compute, fitted, where_from)
     reach = _reach(engine, device, compute, where_from, fit)
     attained = wire * reach.value
-    vector_peak = _vector_peak(device, fitted, where_from)
+    vector_peak = vector_peak_of(device, fitted, where_from)
     return Rates(
         machine=machine,
         engine=engine,
@@ -285,10 +215,10 @@ def fitted_rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         peak=peak,
         wire=wire,
         vector_peak=vector_peak,
-        scan=_scan(engine, vector_peak, fitted, where_from),
+        scan=scan_of(engine, vector_peak, fitted, where_from),
         cache=device.value("cache") or 0.0,
         bandwidth={kind: attained * (shares | own_experts)[name].value for kind, name in read_as.items()},
-        vector=_vector(engine, device, wire, fitted, where_from),
+        vector=vector_of(engine, device, wire, fitted, where_from),
         attention_share=attention_share.value * _beside_tables(attention_share, peak, compute, fit),
         attention_keys=keys.value,
         grouped=Grouped(_ridge(device, wire), *(item.value for item in grouped)),
@@ -339,7 +269,7 @@ READ_AS = {
 
 
 def _beside_tables(share: Constant, peak: dict[str, float], compute: dict[str, float], fit: Fit) -> float:
-    """Return what products in 16 bits reach over what they reach where a share of attention was fitted: attention uses the same units [1]."""
+    """Return the device's 16-bit GEMM share of peak over that of the devices on which attention was fitted: both use the same units [1]."""
     return compute["bf16"] / peak["bf16"] / fit.find("matmul", "share.bf16", [share.scope, "any"]).value
 
 
@@ -442,7 +372,7 @@ def _unlike_those_fitted(device: Accelerator, share: Constant, peak: float, fit:
 
 
 APART = 1.25
-"""Ratio of two power limits over peak from which a device's own best product tells more than the cube root of that ratio [1]."""
+"""Ratio of two power limits over peak above which a device's own measured GEMM is trusted over the cube root of that ratio [1]."""
 
 
 def _power_of_fitted(device: Accelerator, share: Constant, fit: Fit) -> Constant | None:
@@ -456,9 +386,6 @@ def own_share(name: str) -> tuple[str, ...]:
     found = catalogue.formats().items()
     return tuple(stored for stored, table in found if table.get("own_share") and table["compute"] == name)
 
-
-AS_ATTAINED = Constant.defined("attained", "share", "any", 1.0, "1", "a probe of this machine attained the rate itself")
-"""Share of a rate that a probe of the machine attained."""
 
 WITHOUT_LAUNCHES = Constant.defined(
     "kernel",
@@ -496,7 +423,7 @@ def at_home(engine: Software, device: Accelerator) -> bool:
 
     Returns
     -------
-    Whether no factor is looked up.
+    True if the engine's constants apply unchanged.
     """
     own = isinstance(engine, Engine) and not engine.kernels.tells_vendors
     measured = device.device_class == CPU or BANDWIDTH in device.attained
@@ -545,22 +472,6 @@ def reach_scopes(engine: Software, device: Accelerator) -> list[str]:
     Scopes of constants.
     """
     return [f"{engine.name}/{device.vendor}", device.vendor, "any"]
-
-
-def scopes_by_vendor(engine: Software, device: Accelerator) -> list[str]:
-    """Return the scopes of constants that may differ by a device's vendor, nearest first: those of software with kernels of its own before all.
-
-    Parameters
-    ----------
-    engine : engine or training framework.
-    device : the device that it runs on.
-
-    Returns
-    -------
-    Scopes of constants, nearest first.
-    """
-    own = [engine.own_kernels] if isinstance(engine, Engine) and engine.own_kernels else []
-    return [*own, *(f"{one}/{device.vendor}" for one in engine.scopes[:-1]), *engine.scopes]
 
 
 SHARES_OF_BANDWIDTH = frozenset(

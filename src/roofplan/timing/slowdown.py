@@ -1,4 +1,4 @@
-"""What a user's own runs tell of a device under its software: a factor on all times of its steps."""
+"""The slowdown of a device under its software that the user's own runs show: a factor on all step times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofplan.laws import smaller
-from roofplan.operations.table import ROUTED_EXPERTS
+from roofplan.operations.table import EXTRA_KERNELS
 from roofplan.records.calibration import Constant
 from roofplan.timing.network import slowed_network
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def slowed(r: Rates, slowdown: Constant) -> Rates:
-    """Return rates at which steps take longer by a factor, or less long but never beyond a data sheet.
+    """Return rates with step times scaled by a factor, capped at data-sheet rates.
 
     Parameters
     ----------
@@ -44,5 +44,5 @@ def slowed(r: Rates, slowdown: Constant) -> Rates:
     )
 
 
-NO_TIMES = frozenset({"front", "grouped", "casts", ROUTED_EXPERTS})
+NO_TIMES = frozenset({"front", "grouped", "casts", *EXTRA_KERNELS})
 """Names of sources of front ends, which are timed apart, and of counts and ratios."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -10,7 +11,7 @@ from roofplan.laws import smaller
 from roofplan.operations.activations import LOW_PRECISION
 from roofplan.records.calibration import SLOWDOWN, Constant, Fit
 from roofplan.records.hardware import Machine
-from roofplan.records.terms import Cited
+from roofplan.records.terms import Cited, read_only
 from roofplan.records.training import Framework
 from roofplan.timing.figures import slowdown_scope
 from roofplan.timing.network import (
@@ -34,19 +35,26 @@ class Ability:
     """
 
     rates: Rates
-    network: Network
     framework: Framework
     launch: float
     ramp: float
     host: float
     sigma: float
     update: float
-    sources: dict[str, tuple[Cited, ...]]
+    sources: Mapping[str, tuple[Cited, ...]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sources", read_only(self.sources))
 
     @property
     def machine(self) -> Machine:
         """The machine."""
         return self.rates.machine
+
+    @property
+    def network(self) -> Network:
+        """Rates and latencies of its messages."""
+        return self.rates.network
 
 
 TIMES = ("launch", "ramp", "host", "sigma")
@@ -87,7 +95,6 @@ def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
     made = applied(
         Ability(
             rates=r,
-            network=r.network,
             framework=framework,
             update=r.bandwidth["memory"],
             sources={name: (item, *slower) if name in TUNED else (item,) for name, item in found.items()},
@@ -100,12 +107,11 @@ def ability(machine: Machine, framework: Framework, fit: Fit) -> Ability:
 
 
 def _slowed(a: Ability, slowdown: Constant) -> Ability:
-    """Return an ability whose steps take longer by a factor, or less long but never beyond a data sheet."""
+    """Return an ability with step times scaled by a factor, capped at data-sheet rates."""
     by, r = slowdown.value, slowed(a.rates, slowdown)
     return replace(
         a,
         rates=r,
-        network=r.network,
         launch=a.launch * by,
         ramp=a.ramp * by,
         host=a.host * by,

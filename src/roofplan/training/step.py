@@ -21,6 +21,7 @@ from roofplan.operations.training import (
 )
 from roofplan.records.model import Model
 from roofplan.records.training import Job, Layout
+from roofplan.timing.hops import slowest_hop
 from roofplan.timing.kernels import operation_time
 from roofplan.timing.network import (
     MESSAGES,
@@ -29,7 +30,6 @@ from roofplan.timing.network import (
     gather,
     message_start,
     message_time,
-    slowest_hop,
 )
 from roofplan.training.ability import Ability
 from roofplan.training.distinct import distinct
@@ -98,7 +98,7 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability, groups: dict[s
             seconds = sent(op, layout, a, groups)
             if op.kind == "ring":
                 # overlaps attention on the previous block
-                seconds = exposed(seconds, parts.get("attention", 0.0), "outside" if a.machine.hosts > 1 else "inside")
+                seconds = exposed(seconds, parts.get("attention", 0.0), groups[op.among])
             if op.beside and "tensor-backward" in a.framework.overlaps:
                 beside = beside + seconds
                 rows.append((op, seconds))
@@ -112,12 +112,13 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability, groups: dict[s
         name = part_of(op)
         parts[name] = parts[name] + seconds if name in parts else seconds
     if "tensor" in a.framework.overlaps and "tensor ranks" in parts:
-        parts["tensor ranks"] = exposed(parts["tensor ranks"], parts.get("products", 0.0), "inside")
+        parts["tensor ranks"] = exposed(parts["tensor ranks"], parts.get("products", 0.0), groups["tensor"])
     if "expert ranks" in parts and ("expert" in a.framework.overlaps or layout.schedule == "dualpipe"):
         window = parts.get("products", 0.0) + parts.get("attention", 0.0)
-        parts["expert ranks"] = exposed(parts["expert ranks"], window, "outside" if a.machine.hosts > 1 else "inside")
+        parts["expert ranks"] = exposed(parts["expert ranks"], window, groups["expert"])
     if type(beside) is not float or beside:
-        parts["tensor ranks"] = parts.get("tensor ranks", 0.0) + exposed(beside, parts.get("products", 0.0), "inside")
+        hidden = exposed(beside, parts.get("products", 0.0), groups["tensor"])
+        parts["tensor ranks"] = parts.get("tensor ranks", 0.0) + hidden
     parts["launches"] = larger(kernels * a.launch - device, 0.0 * device)
     whole: Number = 0.0
     for seconds in parts.values():
@@ -125,17 +126,29 @@ def timed(table: Sequence[Operation], layout: Layout, a: Ability, groups: dict[s
     return Pass(rows=rows, parts=parts, total=whole)
 
 
+def sender(op: Operation, layout: Layout, a: Ability) -> Ranks:
+    """Return the process group of a message: context ranks are a tensor group apart, tensor and expert ranks adjacent."""
+    return Ranks(op.ranks, a.network, layout.tp if op.among == "context" else 1.0)
+
+
 def sent(op: Operation, layout: Layout, a: Ability, groups: dict[str, Ranks]) -> Number:
-    """Return the time of a message; context ranks are a tensor group apart, tensor and expert ranks adjacent [s]."""
+    """Return the time of a message [s]."""
     group = groups.get(op.among)
     if group is None or group.ranks is not op.ranks:
-        group = groups[op.among] = Ranks(op.ranks, a.network, layout.tp if op.among == "context" else 1.0)
+        group = groups[op.among] = sender(op, layout, a)
     return message_time(op.kind, op.traffic, group, copies=float(op.rows), groups=op.groups)
 
 
-def exposed(message: Number, window: Number, where_to: str) -> Number:
-    """Return the exposed time of a message that overlaps compute, inside a host or between hosts [s]."""
-    return collectives.exposed_time(message, window, OVERLAP_SLOWDOWN[where_to])
+def exposed(message: Number, window: Number, group: Ranks | None) -> Number:
+    """Return the exposed time of a message that overlaps compute, sent by a process group, or over the host link [s]."""
+    return collectives.exposed_time(message, window, overlap_slowdown(group))
+
+
+def overlap_slowdown(group: Ranks | None) -> Number:
+    """Return the slowdown of compute by messages of a process group, or over the host link [1]."""
+    if group is None:
+        return OVERLAP_SLOWDOWN["outside"]
+    return where(group.ranks <= group.local, OVERLAP_SLOWDOWN["inside"], OVERLAP_SLOWDOWN["outside"])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -202,7 +215,7 @@ def _swap(each: Passes, swapped: Number, layout: Layout, a: Ability) -> None:
 
     back = free(each.inputs) + free(each.weights) + layout.recomputed * free(each.again)
     for one, window in ((each.forward, free(each.forward)), (each.inputs, back)):
-        waits = exposed(gone, window, "outside")
+        waits = exposed(gone, window, None)
         one.parts["swap"] = waits
         one.total = one.total + waits
 
@@ -219,7 +232,7 @@ def copy_rate(a: Ability) -> float:
     return rate
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """The time of one step and its parts; numbers or arrays.
 
@@ -409,7 +422,7 @@ def _update(
         message, work = _reduced(shares, model, job, layout, a)
     if "data" in a.framework.overlaps:
         # reductions overlap the last backward pass, gathers the first forward pass, those of sharded weights every pass
-        message = exposed(message, slot, "outside" if a.machine.hosts > 1 else "inside")
+        message = exposed(message, slot, Ranks(layout.dp * layout.cp, a.network, layout.tp))
     once = layout.zero < ZERO_OF_GRADIENTS or (a.framework.stays_gathered == "pipeline" and layout.pp > 1)
     return message if once else message * micro, work
 

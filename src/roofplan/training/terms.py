@@ -9,14 +9,26 @@ from roofplan.records.source import Source, document
 from roofplan.records.terms import Numbers, Term, total
 from roofplan.records.training import Job, Layout
 from roofplan.timing.kernels import roofline_numbers
+from roofplan.timing.messages import message_term
 from roofplan.timing.network import MESSAGES
 from roofplan.training.ability import Ability, shares_of
-from roofplan.training.step import OVERLAP_SLOWDOWN, PART_OF, PLAIN, RANKS, Step, copy_rate, hidden_hops, part_of
+from roofplan.training.step import (
+    PART_OF,
+    PLAIN,
+    RANKS,
+    Step,
+    copy_rate,
+    hidden_hops,
+    overlap_slowdown,
+    part_of,
+    sender,
+)
 
 
 def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
     """Return the step time of a layout as a Term [s]."""
     leaves: dict[str, list[Term]] = {name: [] for name in (*PART_OF.values(), *RANKS, "recompute")}
+    slowdowns: dict[str, float] = {}
     micro = float(found.micro_batches)
     counts = [*found.worst.counts, found.worst.embeds, found.worst.heads]
     for count, each in zip(counts, found.passes, strict=True):
@@ -27,63 +39,53 @@ def step_term(found: Step, job: Job, layout: Layout, a: Ability) -> Term:
                 part = "recompute" if name == "recompute" else part_of(op)
                 each_way = 0.5 if layout.schedule == "dualpipe" else 1.0
                 times = each_way * count * (float(layout.recomputed) if name == "recompute" else 1.0)
-                leaves[part].append(_leaf(op, seconds, times, micro, a))
+                leaves[part].append(_leaf(op, seconds, times, micro, layout, a))
+                if op.kind in MESSAGES:
+                    slowdowns[part] = float(overlap_slowdown(sender(op, layout, a)))
     parts = []
     for name, value in found.parts.items():
         if float(value) == 0.0:
             continue
         below = leaves.get(name, [])
         if below:
-            parts.append(_part(name, float(value), below, a))
+            parts.append(_part(name, float(value), below, slowdowns.get(name), a))
         else:
             parts.append(_other(name, float(value), found, job, layout, a))
     return total("step", parts, "s")
 
 
-def _part(name: str, value: float, below: list[Term], a: Ability) -> Term:
+def _part(name: str, value: float, below: list[Term], slowdown: float | None, a: Ability) -> Term:
     """Return a part as the sum of its operations; overlapped communication and launch overhead are separate leaves."""
     rest = value - sum(float(term.value) for term in below)
     if abs(rest) > 1e-9 * value:
         if name not in MAY_DIFFER:
             raise AssertionError(f"{name}: operations sum to {value - rest}, not {value}")
-        hidden = f"sent beside products, which it slows by {OVERLAP_SLOWDOWN['inside']:.0%}"
-        waiting = "the host issues kernels more slowly than they run"
-        text = hidden if rest < 0 else waiting
-        below = [
-            *below,
-            Term(
-                "hidden" if rest < 0 else "launches",
-                rest,
-                "s",
-                law="step.exposed",
-                text=text,
-                sources=a.sources["launch"],
-            ),
-        ]
+        if rest < 0 and slowdown is not None:
+            text, numbers = "sent beside products, which it slows by {slowdown}", {"slowdown": slowdown}
+            hidden = Term(
+                "hidden", rest, "s", law="collectives.exposed_time", text=text, numbers=numbers, sources=OVERLAP
+            )
+            below = [*below, hidden]
+        else:
+            text = "the host issues kernels more slowly than they run"
+            below = [*below, Term("launches", rest, "s", law="step.exposed", text=text, sources=a.sources["launch"])]
     return Term(name, value, "s", parts=below, combine="sum")
 
+
+OVERLAP = (document("calculon, systems/a100_80g.json, processor_usage"),)
+"""Source of the slowdown of products by messages beside them."""
 
 MAY_DIFFER = ("tensor ranks", "expert ranks", "context ranks", "recompute")
 """Parts whose messages may overlap compute, or whose kernels may wait for the host."""
 
 
-def _leaf(op: Operation, seconds: float, count: float, micro: float, a: Ability) -> Term:
+def _leaf(op: Operation, seconds: float, count: float, micro: float, layout: Layout, a: Ability) -> Term:
     times = count * micro
     kind = op.kind
     if kind in MESSAGES:
-        text = "{layers} layers x {micro_batches} micro-batches x {message} in {once} over {group} ranks; " + op.text
-        timed = {"layers": count, "micro_batches": micro, "message": (op.traffic, "B"), "once": (seconds, "s")}
-        numbers = {**timed, "group": op.ranks, **op.numbers}
-        law = "ring_all_reduce" if kind == "all_reduce" else "gather_time"
-        return Term(
-            op.name,
-            seconds * times,
-            "s",
-            law=f"collectives.{law}",
-            text=text,
-            numbers=numbers,
-            sources=a.network.sources,
-        )
+        repeats = {"layers": count, "micro_batches": micro}
+        often = "{layers} layers x {micro_batches} micro-batches"
+        return message_term(op, seconds, sender(op, layout, a), often, repeats)
     plain = op._replace(kind=PLAIN.get(kind, kind))
     text = (
         "{layers} layers x {micro_batches} micro-batches x (max(move {moved} at {memory_rate}, compute {work} at {compute_rate})"

@@ -26,7 +26,8 @@ from roofplan.records.terms import Term
 from roofplan.serving import leaves, limit_of
 from roofplan.serving.step import pieces, replayed
 from roofplan.simulation.replicas import Served
-from roofplan.timing.rates import Rates, at_home, scopes_by_vendor
+from roofplan.timing.figures import scopes_by_vendor
+from roofplan.timing.rates import Rates, at_home
 
 
 def fit_prefill(fit: Fit) -> list[Constant]:

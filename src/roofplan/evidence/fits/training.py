@@ -193,12 +193,12 @@ def priors() -> dict[Effect, Prior]:
 def with_values(case: TrainingCase, p: Numbers, constants: Fit) -> Ability:
     """Return the rates of a case's machine by the kernel tables, with fitted numbers applied."""
     a = bare(case.machine, case.framework, constants)
-    w = a.network
+    r = a.rates
     if a.machine.network is not None and "network" in p:
         outside = (a.machine.network_per_device or 1.0) * np.minimum(p["network"], 1.0)
-        w = replace(w, outside=outside, shared=np.minimum(p["shared"], 1.0))
+        r = replace(r, network=replace(r.network, outside=outside, shared=np.minimum(p["shared"], 1.0)))
     times: dict[str, Any] = {name: p[name] for name in TIMES}
-    return applied(replace(a, network=w, **times), p)
+    return applied(replace(a, rates=r, **times), p)
 
 
 @lru_cache(maxsize=128)
@@ -207,7 +207,6 @@ def bare(machine: Machine, framework: Framework, constants: Fit) -> Ability:
     r = rates(machine, framework, constants)
     return Ability(
         rates=r,
-        network=r.network,
         framework=framework,
         update=r.bandwidth["memory"],
         sources={},

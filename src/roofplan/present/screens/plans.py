@@ -336,7 +336,7 @@ def link_lines(plan: Plan) -> list[str]:
     lines = []
     if use.hop is not None and use.busy is not None:
         lines.append(
-            f"  links         {m.network.id} busy {units.significant(100 * use.busy, 2)}% of the time: {units.show(use.hop, 's')} a hop"
+            f"  links         {m.network.id}: {units.show(use.hop, 's')} a hop, {units.significant(100 * use.busy, 2)}% of a stage's time"
         )
     if use.lanes is not None:
         lines.append(
