@@ -612,6 +612,17 @@ def test_a_batch_over_expert_ranks_is_bounded_by_its_work_not_by_the_widest_degr
     assert least.whole / 8 <= least.first < least.whole
 
 
+def test_stages_that_take_a_prompt_in_pieces_share_its_work():
+    model, engine = read_model("llama-3.1-8b"), catalogue.engine("llama.cpp-b11200")
+    r = rates(machine("rtx-4090:2")[0], engine, FIT)
+    least = floors(model, Strategy(pp=2), Workload(input=1024, output=128, context=2048), r, 1)
+    assert least.first == pytest.approx(least.whole / 2)
+    copies = {name: item for name, item in engine.memory.items() if name != "pipeline_copies"}
+    r = rates(machine("rtx-4090:2")[0], replace(engine, memory=copies), FIT)
+    least = floors(model, Strategy(pp=2), Workload(input=1024, output=128, context=2048), r, 1)
+    assert least.first == pytest.approx(least.whole)
+
+
 def test_a_run_cut_to_its_device_counts_by_the_end_that_is_not_cut():
     row = {"figure": TIME_PER_TOKEN, "source": "p", "measured": "1.5", "predicted": "1", "low": "0.5", "high": "1"}
     assert beyond_left_out([row], TIME_PER_TOKEN) == 1.0

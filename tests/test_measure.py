@@ -31,7 +31,7 @@ from roofplan.measure.figures import seen_of, server_tpot
 from roofplan.measure.ledger import COLUMNS, MIGRATIONS, VARIABLE, Ledger
 from roofplan.measure.request import load_of
 from roofplan.measure.sample import Sample
-from roofplan.measure.stream import Stream
+from roofplan.measure.stream import CHAT, Stream, body_of
 from roofplan.measure.text import Prompts
 from roofplan.measure.workers import NoWorkers
 from roofplan.present.screens.page import Page
@@ -759,3 +759,16 @@ def test_the_status_of_an_answer_may_stand_alone(first, status):
         return wire.status, wire.headers
 
     assert asyncio.run(read()) == (status, {"content-length": "0"})
+
+
+def test_a_request_asks_for_a_stream_and_its_usage():
+    asked = json.loads(body_of(CHAT, "some-model", "hello", 7))
+    assert asked == {
+        "model": "some-model",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 7,
+        "temperature": 0,
+        "messages": [{"role": "user", "content": "hello"}],
+        "ignore_eos": True,
+    }

@@ -188,6 +188,21 @@ def test_experts_of_a_column(text, experts):
     assert experts_of(row(moe=text)) == experts
 
 
+def test_columns_of_experts_agree_or_the_row_is_skipped():
+    assert experts_of(row(moe="128/8/1", experts="128", experts_per_token="8")) == (128, 8, 1)  # noqa: S106 - a count
+    for other in ({"experts": "64", "experts_per_token": "8"}, {"experts": "128", "experts_per_token": "4"}):
+        with pytest.raises(Skipped, match="is not what experts and experts_per_token say"):
+            experts_of(row(moe="128/8/1", **other))
+
+
+@pytest.mark.parametrize(("size", "holds"), [(80.0, True), (70.5, True), (71.4, True), (69.0, False), (91.0, False)])
+def test_a_device_has_the_memory_that_a_name_states_within_an_eighth(size, holds):
+    from roofplan.evidence.models import _holds
+
+    assert catalogue.accelerator("a100-sxm-80").room / 2.0**30 == pytest.approx(80.0, rel=0.01)
+    assert _holds("a100-sxm-80", size) is holds
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

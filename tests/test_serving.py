@@ -46,6 +46,7 @@ from roofplan.serving import (
     ways_out,
 )
 from roofplan.serving.certainty import system_of
+from roofplan.serving.evaluate import _close
 from roofplan.serving.ledger import widest
 from roofplan.serving.plan import figures_of
 from roofplan.serving.prompts import host_of_passes
@@ -1431,6 +1432,7 @@ def test_every_weight_only_product_is_unpacked():
     [
         ("qwen3-235b-a22b", "fp8-block", Strategy(tp=8), "vllm-0.33", "not a multiple of the 128 of fp8-block"),
         ("qwen3-235b-a22b", "fp8-block", Strategy(tp=8, ep=8), "vllm-0.33", None),
+        ("smollm2-135m", None, Strategy(tp=2), "vllm-0.33", "divisible by tensor parallel size (2)"),
         ("llama-4-scout", None, Strategy(tp=24), "tensorrt-llm-1.2", "divisible by tensor parallel size"),
         ("deepseek-v3", None, Strategy(tp=4, ep=4, pp=3), "sglang-0.5.23", None),
         ("llama-3.2-1b", "fp8-block", Strategy(tp=8), "vllm-0.33", "not a multiple of the 128 of fp8-block"),
@@ -1791,6 +1793,7 @@ def test_limits_that_cannot_be_kept_together_are_named_whatever_is_known_of_powe
 
 def test_concurrencies_are_powers_of_two_points_between_and_what_is_demanded():
     assert user_ladder(10).tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 10]
+    assert _close(user_ladder(1), 0)
     assert user_ladder(40, 11).tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 24, 28, 32, 40]
     assert user_ladder(4, 9).tolist() == [1, 2, 3, 4]
 
