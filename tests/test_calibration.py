@@ -921,3 +921,23 @@ def test_why_nothing_is_kept_is_said(single, moved, keeps, said):
 )
 def test_constants_of_one_s_own_machine_vary_by_what_published_ones_do(rows, law, spread, prior):
     assert prior_spread(SimpleNamespace(rows=rows, law=law, spread=spread)) == prior
+
+
+def test_rows_of_numbers_are_read_as_a_file_of_them():
+    row = {"id": 1, "source_key": "own", "model_name": "llama-3.1-8b", "accel_norm": "h100-sxm", "count": 1, "tp": 1}
+    row |= {"engine_name": "vllm", "engine_version": "0.11", "weight_precision": "bf16", "input_len": 1024.0}
+    row |= {"output_len": 128, "running_batch": 8, "tpot_ms": 9.0, "hf_model_id": None, "kv_precision": math.nan}
+    texts = {name: "" if value is None or value != value else f"{value}" for name, value in row.items()}  # noqa: PLR0124
+    found, own = (rp.validate("inference", [one]) for one in (row, texts))
+    assert [one.predicted for one in found.outcomes] == [one.predicted for one in own.outcomes]
+    with pytest.raises(InputError, match="tp: a list is no cell"):
+        rp.refit([{**row, "tp": [1]}], keep=False)
+    with pytest.raises(InputError, match="keep is 'no'; expected true or false"):
+        rp.refit([row], keep="no")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, 0.0])
+def test_a_constant_that_cannot_be_is_refused(value):
+    broken = replace(FIT.constants[0], law="slowdown", name="time", scope="vllm/h100-sxm", value=value, unit="1")
+    with pytest.raises(InputError, match=r"fit: slowdown\.time for vllm/h100-sxm is"):
+        rp.plan_serving("llama-3.1-8b", ["h100-sxm:1"], fit=FIT.with_([broken]))

@@ -12,7 +12,7 @@ from conftest import FIT
 from roofplan import catalogue
 from roofplan.api import plan_serving, plan_training
 from roofplan.catalogue.machines import machine
-from roofplan.errors import NoPlan, RoofplanError
+from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.evidence.nearest import nearest_measured
 from roofplan.evidence.predictions import validated
 from roofplan.exports.serving import launch
@@ -576,7 +576,7 @@ def test_only_what_changes_the_model_further_is_said_to(run):
 
 @pytest.mark.parametrize(("weights", "says"), [(79.0, True), (80.0, False), (81.0, False)])
 def test_a_request_is_what_lacks_room_only_where_the_weights_leave_some(weights, says):
-    book = SimpleNamespace(weights=weights * 2**30, capacity=80.0 * 2**30, shortage=2.0**30)
+    book = SimpleNamespace(weights=weights * 2**30, capacity=80.0 * 2**30, at_start=1.0, shortage=2.0**30)
     miss = (0.0, machine("h100-sxm:1")[0], Strategy(), book, "checkpoint", "vllm-0.33")
     asked = SimpleNamespace(model=read_model("llama-3.1-8b"), workload=Workload(input=100, output=10))
     said = str(misses._memory_miss(asked, SimpleNamespace(misses=[miss]), []))
@@ -591,3 +591,27 @@ def test_users_who_would_only_wait_are_not_planned():
     assert plan.users < 64
     rates = [one.metrics["output_tokens_per_second"].value for one in (plan, most)]
     assert rates[0] == pytest.approx(rates[1], rel=2e-3)
+
+
+def test_stated_slots_of_llama_cpp_hold_a_context_each():
+    asked = {"on": "rtx-4090:1", "engine": "llama.cpp", "precision": "q4_k_m", "set": "np=4"}
+    plan = first("llama-3.1-8b", **asked, context=32768)
+    assert plan.memory.max_concurrency == 4
+    assert "-c 131072 -np 4" in launch(plan)
+    with pytest.raises(NoPlan, match="4 slots of 131,072 tokens need") as refused:
+        first("llama-3.1-8b", **asked, context=131072)
+    shorter = next(way["needed"] for way in refused.value.relax if way["argument"] == "--context")
+    assert first("llama-3.1-8b", **asked, context=shorter).memory.max_concurrency == 4
+
+
+def test_vllm_takes_no_fewer_batched_tokens_than_sequences():
+    with pytest.raises(InputError, match="no fewer batched tokens than sequences, 256"):
+        first("llama-3.1-8b", engine="vllm", set="max_num_batched_tokens=64,max_num_seqs=256")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [({"rank": "5000"}, "more than the 4,096 columns"), ({"base": "bf16"}, "fewer bits")]
+)
+def test_an_adapter_that_contradicts_itself_is_refused(more, said):
+    with pytest.raises(InputError, match=said):
+        plan_training("llama-3.1-8b", ["h100-sxm:1"], method="qlora", batch="8seq", **more)

@@ -380,3 +380,19 @@ def test_the_limit_that_is_missed_by_most_is_named():
     felt = UnderLoad(1, 0.5, (("TTFT p90", 3.0, 2.0), ("TPOT p90", 0.06, 0.05)), 0.0)
     assert _worst(SimpleNamespace(under_load=felt)) == "TTFT p90 by 50%"
     assert "queue grows" in _worst(SimpleNamespace(under_load=felt._replace(growth=0.1)))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"lengths": "lognormal:1", "context": "1300"},
+            r"--context: the longest request has [\d,]+ tokens; give at least",
+        ),
+        ({"lengths": "lognormal:3"}, r"--lengths: the longest request has [\d,]+ tokens, beyond the 131,072 positions"),
+        ({"input": "200k"}, r"--input: the longest request has 205,056 tokens, beyond the 131,072 positions"),
+    ],
+)
+def test_requests_longer_than_may_be_are_refused(more, said):
+    with pytest.raises(InputError, match=said):
+        rp.simulate("llama-3.1-8b", ["h100-sxm:1"], rate="5req/s", requests="2000", **more)

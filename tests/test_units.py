@@ -161,3 +161,10 @@ def test_limits_keep_their_side_and_their_digits(value, digits):
 )
 def test_spans_are_days_and_hours_from_two_on(seconds, shown):
     assert units.show(seconds, "s") == shown
+
+
+@pytest.mark.parametrize("text", ["2,50 ms", "50,5ms", "1,5s", "10,00ms", "1,0000ms", "1234,567ms"])
+def test_a_decimal_comma_is_refused(text):
+    with pytest.raises(UnitError, match="commas stand between groups of three digits"):
+        units.parse(text, "s", "--tpot")
+    assert units.parse("1,234.5 ms", "s") == pytest.approx(1.2345)

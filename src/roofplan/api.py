@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -30,7 +31,7 @@ from roofplan.money.machine import OwnershipTerms
 from roofplan.money.request import terms_of
 from roofplan.money.tokens import TokenCosts
 from roofplan.operations.table import element_bytes
-from roofplan.records.calibration import Fit
+from roofplan.records.calibration import SLOWDOWN, Fit
 from roofplan.records.hardware import Accelerator
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
@@ -77,6 +78,10 @@ def fit_at_hand(given: Fit | None = None) -> Fit:
         raise InputError(
             f"fit: a {shown} is not a Fit; roofplan.catalogue.shipped_fit() returns one", argument="fit", value=shown
         )
+    for item in given.constants:
+        if not 0.0 <= item.value < math.inf or (item.law == SLOWDOWN and not item.value):
+            what = f"{item.law}.{item.name} for {item.scope}"
+            raise InputError(f"fit: {what} is {item.value}, which no constant can be", argument="fit", value=what)
     return given
 
 
@@ -252,6 +257,7 @@ def _plan_under(
     shared = {one.name: getattr(asked, one.name) for one in (*fields(LoadInputs), *fields(Planned))} | {"slo": None}
     longest = load.longest
     shared |= {"input": str(round(load.input)), "output": str(round(load.output))}
+    _check_lengths(asked, longest)
     if asked.context is None and longest > load.input + load.output:
         shared["context"] = str(longest)
     if load.trace is not None and load.rate is None:
@@ -264,6 +270,20 @@ def _plan_under(
     except NoPlan:
         found = plan_serving(ServeInputs(**(shared | {"rate": None})), fit=fit, progress=progress)
     return found
+
+
+def _check_lengths(asked: SimulateInputs, longest: int) -> None:
+    """Refuse requests that are longer than the stated context, or, where none is stated, than the model's positions."""
+    positions, said = model_of(asked.model).max_positions, f"the longest request has {longest:,} tokens"
+    if asked.context is not None and longest > parse_length(asked.context, "--context"):
+        raise InputError(
+            f"--context: {said}; give at least as many, or leave it out", argument="--context", value=asked.context
+        )
+    if asked.context is None and positions is not None and longest > positions:
+        drawn = ("--input", asked.input) if asked.lengths in {None, "fixed"} else ("--lengths", asked.lengths)
+        flag, value = drawn if asked.trace is None else ("--trace", asked.trace)
+        message = f"{flag}: {said}, beyond the {positions:,} positions of {asked.model} (max_position_embeddings)"
+        raise InputError(message, argument=flag, value=str(value))
 
 
 @takes(TrainInputs)
@@ -320,7 +340,7 @@ def validate(
     from roofplan.evidence.rows import read
 
     if kind not in NEEDED:
-        near = nearest(kind, NEEDED)
+        near = nearest(str(kind), NEEDED)
         raise InputError(f"KIND: {kind!r} is neither training nor inference", argument="KIND", value=kind, nearest=near)
     rows = read(source, NEEDED[kind]) if isinstance(source, str | Path) else _rows(source, NEEDED[kind])
     return validated(kind, rows, fit_at_hand(fit), progress)
@@ -330,10 +350,23 @@ def _rows(rows: Sequence[Mapping[str, str]] | None, needed: Sequence[str]) -> Se
     """Return rows after checking that they have the columns of a table of runs."""
     if not rows:
         raise InputError("FILE: no rows", argument="FILE")
+    rows = [_cells(row, "FILE") for row in rows]
     missing = [name for name in needed if any(name not in row for row in rows)]
     if missing:
         raise InputError(f"FILE: the rows lack the columns {', '.join(missing)}", argument="FILE")
     return rows
+
+
+def _cells(row: Mapping[str, object], argument: str) -> dict[str, str]:
+    """Return a row with its cells as texts; what is missing is empty."""
+    cells = {}
+    for name, value in row.items():
+        missing = value is None or (isinstance(value, float) and math.isnan(value))
+        if not missing and not isinstance(value, str | int | float):
+            kind = type(value).__name__
+            raise InputError(f"{argument}: {name}: a {kind} is no cell", argument=argument, value=str(value))
+        cells[str(name)] = "" if missing else f"{value:.15g}" if isinstance(value, float) else str(value)
+    return cells
 
 
 def refit(
@@ -364,6 +397,8 @@ def refit(
 
     if not sources:
         raise InputError("--with: no table of runs", argument="--with")
+    if not isinstance(keep, bool):
+        raise InputError(f"keep is {keep!r}; expected true or false", argument="keep", value=str(keep))
     if keep:
         profile.writable()
     tables = [_own_table(source) for source in sources]
@@ -378,7 +413,7 @@ def _own_table(source: str | Path | Sequence[Mapping[str, str]]) -> tuple[str, S
     from roofplan.evidence.predictions import NEEDED
     from roofplan.evidence.rows import read
 
-    rows = read(source, (), "--with") if isinstance(source, str | Path) else source
+    rows = read(source, (), "--with") if isinstance(source, str | Path) else [_cells(row, "--with") for row in source]
     if not rows:
         raise InputError("--with: no rows", argument="--with")
     lacks = {kind: [name for name in names if name not in rows[0]] for kind, names in NEEDED.items()}

@@ -174,14 +174,14 @@ def _readable() -> Kept:
 
 
 def named_and_absent() -> bool:
-    """Return whether the environment variable names a profile that does not exist.
+    """Return whether the environment variable names a profile that is no file.
 
     Returns
     -------
     Whether it does.
     """
     place = path()
-    return os.environ.get(VARIABLE) is not None and place is not None and not place.exists()
+    return os.environ.get(VARIABLE) is not None and place is not None and not place.is_file()
 
 
 def writable() -> Path:

@@ -172,7 +172,7 @@ def _kept(value: Any, declared: Field[Any], *, document: bool = False) -> Any:
             return value
         raise InputError(f"{name} is {value!r}; expected true or false", argument=name, value=str(value))
     if isinstance(value, int | float) and not isinstance(value, bool) and not declared.metadata["anything"]:
-        return str(int(value)) if float(value).is_integer() else str(value)
+        return str(value) if isinstance(value, int) or not value.is_integer() else str(int(value))
     if value is None or isinstance(value, str) or (declared.metadata["anything"] and not document):
         return default if value is None else value
     raise InputError(

@@ -171,6 +171,7 @@ class Engine:
     expert_groups : smallest size to which it halves quantisation groups of expert weights so that they divide a rank's width, None for never.
     experts_even : whether all expert ranks must hold equally many experts.
     slots_divide_context : whether slots divide the configured context among them, so that it must be a multiple of a request's.
+    budget_holds_sequences : whether it refuses a token budget of a step below its limit of sequences.
     stands_for : software without a profile of its own that this one stands in for, empty for the engine itself.
     own_kernels : scope of the constants of that software's own kernels, empty where none are fitted.
     stated : settings that the user states, by the flag of the launch.
@@ -221,6 +222,7 @@ class Engine:
     expert_groups: Sourced | None = None
     beside_experts: str = ""
     slots_divide_context: bool = False
+    budget_holds_sequences: bool = False
     tensor: bool = True
     weights: tuple[str, ...] = ()
     kv: tuple[str, ...] = ()

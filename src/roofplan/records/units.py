@@ -84,6 +84,7 @@ UNITS: dict[str, dict[str, float]] = {
 """Accepted spellings by SI unit, each with its value in that unit."""
 
 _NUMBER = re.compile(r"^\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|NaN|inf|-inf)\s*(.*?)\s*$")
+_GROUPED = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _LENGTH = {"": 1, "k": 1024, "K": 1024, "ki": 1024, "Ki": 1024, "M": 1024**2, "m": 1024**2}
 _AMOUNT = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "b": 1e9, "G": 1e9, "T": 1e12, "t": 1e12}
 
@@ -93,6 +94,12 @@ def _split(text: str, argument: str, example: str) -> tuple[float, str]:
     if not match:
         raise UnitError(
             f"{argument}: cannot read {text!r} as a quantity. Example: {example}", argument=argument, value=text
+        )
+    if "," in match.group(1) and not _GROUPED.fullmatch(match.group(1)):
+        raise UnitError(
+            f"{argument}: {text}: commas stand between groups of three digits, a point before decimals. Example: {example}",
+            argument=argument,
+            value=text,
         )
     return float(match.group(1).replace(",", "").replace("_", "")), match.group(2)
 

@@ -255,6 +255,7 @@ class Ledger:
     longest : longest request that fits alone [token].
     max_concurrency : maximum number of users over all groups of the strategy [1].
     by_memory, by_setting : users allowed by memory and by the engine's sequence limit; the smaller one binds [1].
+    at_start : stated slots for which the engine sets a cache aside when it starts, one where it does so as requests come [1].
     """
 
     capacity: float
@@ -275,6 +276,7 @@ class Ledger:
     footprint: Footprint
     fits: bool
     shortage: float
+    at_start: float = 1.0
 
     def term(self, kv_used: float) -> Term:
         """Return the ledger as a Term whose parts add up to the capacity."""
@@ -410,7 +412,8 @@ def _stage_ledger(
     charged = float(workload.context) if engine.slots_divide_context else charged
     in_blocks = float(memory.blocks(charged, engine.block)) * engine.block if engine.block > 1 else charged
     each = foot.request(in_blocks)
-    longest_request = foot.request(float(workload.context), admitted=True, budget=tokens)
+    at_start = sequences if engine.slots_divide_context and "sequences" in engine.stated else 1.0
+    longest_request = max(foot.request(float(workload.context), admitted=True, budget=tokens), at_start * each)
     groups = strategy.groups
     by_memory = pool / each if each > 0 else math.inf
     slots = sequences / (int(strategy.attention_dp) if engine.sequence_limit == "server" else 1)
@@ -428,7 +431,7 @@ def _stage_ledger(
         pool=max(0.0, pool),
         request=each,
         charged_tokens=in_blocks,
-        longest=_longest(foot, pool, tokens, model.max_positions),
+        longest=_longest(foot, pool / at_start, tokens, model.max_positions),
         max_concurrency=max(0, possible),
         by_memory=by_memory * groups,
         by_setting=slots * groups,
@@ -436,6 +439,7 @@ def _stage_ledger(
         footprint=foot,
         fits=fits,
         shortage=shortage,
+        at_start=float(at_start),
     )
 
 

@@ -110,7 +110,9 @@ def _memory_miss(asked: Request, tally: Tally, ways: list[Remedy]) -> NoPlan:
         f"{stored if precision == 'checkpoint' else precision} weights need {need} GiB a device at {strategy.label()}"
     )
     if book.weights < book.capacity:
-        what += f", one request of {asked.workload.context:,} tokens needs {units.gib(book.shortage)} GiB more than {engine} leaves for the cache"
+        who = f"{book.at_start:.0f} slots of" if book.at_start > 1.0 else "one request of"
+        need = "need" if book.at_start > 1.0 else "needs"
+        what += f", {who} {asked.workload.context:,} tokens {need} {units.gib(book.shortage)} GiB more than {engine} leaves for the cache"
     return NoPlan(f"no plan: memory. {what}; {machine.device.id} has {have} GiB", binding="memory", relax=ways)
 
 

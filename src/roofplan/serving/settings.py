@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -88,6 +89,9 @@ def settings_of(text: str | None, engine: Engine) -> dict[str, float]:
             why = "is given twice" if flag in out else f"must be {wanted}{spaced}"
             raise InputError(f"--set: {name} {why}", argument="--set", value=text)
         out[flag] = number
+    if engine.budget_holds_sequences and out.get("batched_tokens", math.inf) < out.get("sequences", 0.0):
+        message = f"--set: {engine.id} takes no fewer batched tokens than sequences, {out['sequences']:g}"
+        raise InputError(message, argument="--set", value=text)
     return out
 
 

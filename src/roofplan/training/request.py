@@ -342,7 +342,17 @@ def adapter_of(model: Model, method: str, rank: str | None, base: str | None) ->
             value=stored,
             nearest=nearest(stored, catalogue.formats()),
         ) from None
+    if method == "qlora" and element_bytes(stored) >= 2.0:
+        raise InputError(
+            f"--base {stored}: qlora keeps its base in fewer bits; --method lora takes it as it is",
+            argument="--base",
+            value=stored,
+        )
     width = units.parse_count(rank, "--rank") if rank else 16
+    if width > model.hidden:
+        raise InputError(
+            f"--rank: {width:,} is more than the {model.hidden:,} columns of {model.id}", argument="--rank", value=rank
+        )
     adapter = Adapter(method=method, rank=width, targets=ALL_PRODUCTS, stored=stored, bytes=ADAPTER_BYTES, dropout=True)
     if not trained_parameters(model, adapter):
         raise InputError(

@@ -99,7 +99,7 @@ def _cite(key: str, numbers: dict[str, int]) -> int:
 
 
 FOLDED = 0.01
-"""Share of a figure below which its smallest parts stand in one line [1]."""
+"""Share of a figure, or of a part in a unit of its own, below which its smallest parts stand in one line [1]."""
 
 Shown = dict[tuple[str, str, float], str]
 """Names of the figures that explain a part first, by the part's name, unit and value."""
@@ -117,7 +117,8 @@ def _parts(term: Term, figure: Term, page: Page, depth: int, numbers: dict[str, 
     parts = sorted(
         (p for p in _merged(map(_alone, term.parts)) if float(p.value) != 0.0), key=lambda p: -float(p.value)
     )
-    small = [p for p in parts if added and float(p.value) < FOLDED * float(figure.value)]
+    all_of_it = figure if figure.unit == term.unit else term
+    small = [p for p in parts if added and float(p.value) < FOLDED * float(all_of_it.value)]
     small = small if len(small) > 1 else []
     rows = parts[: len(parts) - len(small)]
     for index, part in enumerate(rows):
