@@ -1532,3 +1532,16 @@ def test_a_smaller_machine_is_named_only_where_a_deadline_asks_for_one():
     found = plan_training("llama-3.2-1b", ["h100-sxm:8", "h100-sxm:16"], **more)
     assert found.smallest is None
     assert ticks[-1] == (2, 2)
+
+
+@pytest.mark.parametrize(("degrees", "part"), [({"cp": 8}, "context ranks"), ({"tp": 8}, "tensor ranks")])
+def test_a_group_inside_a_host_takes_the_same_time_beside_other_hosts(degrees, part):
+    """What its messages slow down depends on where they go, not on how many hosts there are."""
+    model, framework = read_model("llama-3.1-8b"), catalogue.framework("megatron-core-0.16")
+    times = []
+    for on, copies in (("h100-sxm:8", 1), ("h100-sxm:16", 2)):
+        box = machine(on)[0]
+        job = Job(sequence=16384, batch=4 * copies, optimizer=catalogue.optimizers()["adam"])
+        layout = Layout(**degrees, dp=copies, micro_batch=1, sequence_parallel="tp" in degrees)
+        times.append(float(step(model, job, layout, ability(box, framework, FIT)).parts[part]))
+    assert times[0] == pytest.approx(times[1], rel=1e-9)

@@ -66,6 +66,7 @@ class Operation(NamedTuple):
         message that gathers its inputs, ``attention`` for attention's own matmuls, ``scan`` for a loop over a prompt's tokens.
     width : width of an expert; of prompts' attention, the keys that a query sees on average [1].
     extra : one of `EXTRA_KERNELS` whose fitted kernels it launches besides `kernels`, empty for none.
+    makes : for each of its outputs in training the modules of `activations.Kept` that it is a tensor of.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Operation(NamedTuple):
     role: str = ""
     width: Number = 0.0
     extra: str = ""
+    makes: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

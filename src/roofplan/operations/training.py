@@ -22,7 +22,7 @@ from roofplan.operations.table import (
     label_of,
     product,
 )
-from roofplan.records.model import Attention, Dense, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
+from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.training import Adapter, Framework, Job, Layout
 
 SCORE_PASSES = 6.5
@@ -64,7 +64,8 @@ def forward(
         for index, group in enumerate(mixer.groups):
             heads = mixer.kv_heads if isinstance(mixer, Attention) else None
             leaving = index == len(mixer.groups) - 1
-            table.append(product(label_of(group), group, tokens, layout.tp, model, leaving=leaving, kv_heads=heads))
+            made = product(label_of(group), group, tokens, layout.tp, model, leaving=leaving, kv_heads=heads)
+            table.append(made._replace(makes=_made_by(group)))
         table += _mixing(mixer, tokens, job, layout, framework)
         table += _collective(tokens, layout, model, "after attention", forward=True, entering=False)
     for feed in layer.feed_forwards:
@@ -90,7 +91,8 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
             moved = size * (element_bytes(adapter.stored) + ACTIVATION_BYTES)
             text = "{weights} weights x ({entry_bytes} B read + 2 B written)"
             numbers = {"weights": size, "entry_bytes": element_bytes(adapter.stored)}
-            table.append(Operation(f"unpack {name}", "memory", 0.0, moved, text=text, numbers=numbers, role="unpack"))
+            made = Operation(f"unpack {name}", "memory", 0.0, moved, text=text, numbers=numbers, role="unpack")
+            table.append(made._replace(makes=_made_by(group)))
         updated = [linear for linear in group if activations.words((linear,))[0] in adapter.targets]
         if adapter.method == "dora" and updated and adapter.fixed is None:
             table.append(_weight_norm(updated, adapter, tensor))
@@ -108,6 +110,7 @@ def _adapting(layer: Layer, tokens: Number, layout: Layout, adapter: Adapter) ->
                     kernels=2.0 * (1 if adapter.fused else len(updated)) + 2.0,
                     text="{tokens} tokens x {entries} adapter weights",
                     numbers={"tokens": tokens, "entries": entries},
+                    makes=_made_by(group),
                 )
             )
     return table
@@ -160,6 +163,7 @@ def _casts(table: Sequence[Operation], job: Job, framework: Framework) -> list[O
             "memory",
             0.0,
             matmul.conversion_traffic(_cast_elements(op, framework), each) / 2.0,
+            makes=op.makes,
         )
         for op in table
         if op.kind in {"matmul", "experts"} and op.entries is not None
@@ -209,7 +213,8 @@ def _mixing(
     if isinstance(mixer, Recurrence):
         width = mixer.groups[-1][0].inputs * mixer.groups[-1][0].copies / layout.tp
         moved = tokens * 4.0 * width * ACTIVATION_BYTES
-        return [Operation(STATE_UPDATE, "memory", tokens * mixer.update_flops / layout.tp, moved, kernels=3.0)]
+        work = tokens * mixer.update_flops / layout.tp
+        return [Operation(STATE_UPDATE, "memory", work, moved, kernels=3.0, makes=MIXED)]
     sequences = tokens * layout.cp / job.sequence
     length, indexing = float(job.sequence), 0.0 * tokens
     if isinstance(mixer, Attention):
@@ -235,6 +240,7 @@ def _mixing(
             kernels=2.0,
             text="2 x {pairs} pairs x {heads} heads x {widths}",
             numbers={"pairs": here, "heads": heads, "widths": key + value},
+            makes=MIXED,
         )
     ]
     if framework.attention == "eager":
@@ -249,10 +255,11 @@ def _mixing(
                 kernels=3.0,
                 text="{passes} passes over {scores} scores x 2 B",
                 numbers={"passes": SCORE_PASSES, "scores": scores},
+                makes=(("core_attn",),),
             )
         )
-    rotary = 2.0 * tokens * (heads * key + kv * key) * ACTIVATION_BYTES
-    table.append(Operation("rotary and layout", "memory", 0.0, rotary * framework.keeps("memory_passes"), kernels=2.0))
+    rotary = 2.0 * tokens * (heads * key + kv * key) * ACTIVATION_BYTES * framework.keeps("memory_passes")
+    table.append(Operation("rotary and layout", "memory", 0.0, rotary, kernels=2.0, makes=(("rotary",),)))
     return [*table, *_context(tokens, heads, kv, key, value, layout)]
 
 
@@ -294,12 +301,15 @@ def _context(tokens: Number, heads: Number, kv: Number, key: float, value: float
 def _feed(feed: Dense, tokens: Number, layout: Layout, model: Model, prefix: str) -> list[Operation]:
     last = len(feed.groups) - 1
     table = [
-        product(prefix + label_of(group), group, tokens, layout.tp, model, leaving=index == last and last > 0)
+        product(prefix + label_of(group), group, tokens, layout.tp, model, leaving=index == last and last > 0)._replace(
+            makes=_made_by(group)
+        )
         for index, group in enumerate(feed.groups)
     ]
     entering, leaving = width(feed.groups[0], layout.tp, 1), feed.groups[-1][0].inputs / layout.tp
     moved = tokens * (entering + leaving) * ACTIVATION_BYTES
-    return [*table, Operation(f"{prefix}activation function", "memory", 0.0, moved)]
+    made = "shared_experts_act" if prefix else "mlp_act"
+    return [*table, Operation(f"{prefix}activation function", "memory", 0.0, moved, makes=((made,),))]
 
 
 def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, framework: Framework) -> list[Operation]:
@@ -326,8 +336,15 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             text="{visits} visits in {rows} rows x {weights} weights",
             numbers={"visits": visits, "rows": rows, "weights": weights},
             width=leaving,
+            makes=(("moe",),),
         ),
-        Operation("experts' activation function", "memory", 0.0, visits * (inner + leaving) * ACTIVATION_BYTES),
+        Operation(
+            "experts' activation function",
+            "memory",
+            0.0,
+            visits * (inner + leaving) * ACTIVATION_BYTES,
+            makes=(("moe_act",),),
+        ),
         Operation(
             "routing, sorting and summing",
             "memory",
@@ -336,10 +353,11 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             kernels=12.0,
             text="{passes} passes over {visits} visits x {hidden} x 2 B",
             numbers={"passes": ROUTING_PASSES, "visits": visits, "hidden": hidden},
+            makes=(("moe",),),
         ),
     ]
     if moe.router is not None:
-        table.append(product("router", (moe.router,), mine, 1.0, model, leaving=False))
+        table.append(product("router", (moe.router,), mine, 1.0, model, leaving=False)._replace(makes=(("moe",),)))
     if moe.shared:
         shared = shared_part(moe)
         table += _collective(tokens, layout, model, "before shared experts", forward=True, entering=True)
@@ -359,6 +377,7 @@ def _mixture_pass(moe: Mixture, tokens: Number, layout: Layout, model: Model, fr
             among="expert",
             text="{visits} visits x {hidden} x 2 B over {ranks} ranks",
             numbers={"visits": visits, "hidden": hidden, "ranks": layout.ep},
+            makes=(("moe",),),
         )
         for name in ("expert dispatch", "expert combine")
     ]
@@ -380,6 +399,7 @@ def _stream_passes(layer: Layer, tokens: Number, layout: Layout, model: Model, f
             kernels=halves * framework.keeps("stream_kernels"),
             text="{passes} passes over {stream}",
             numbers={"passes": passes, "stream": (stream, "B")},
+            makes=(("layernorm",),),
         )
     ]
 
@@ -447,35 +467,24 @@ def _sent_back(op: Operation, inputs: list[Operation], weights: list[Operation])
         inputs.append(op._replace(name=back))
 
 
-MADE_BY = {
-    "norms, residual and dropout": ("layernorm",),
-    "activation function": ("mlp_act",),
-    "shared activation function": ("shared_experts_act",),
-    "experts' activation function": ("moe_act",),
-    "rotary and layout": ("rotary",),
-    "scores": ("core_attn",),
-    "attention products": ("core_attn", "attn_proj"),
-    "attention": ("core_attn", "attn_proj"),
-    STATE_UPDATE: ("core_attn", "attn_proj"),
-    ROUTED_EXPERTS: ("moe",),
-    "router": ("moe",),
-    "routing, sorting and summing": ("moe",),
-    "expert dispatch": ("moe",),
-    "expert combine": ("moe",),
-    "o": ("mlp_input",),
-    "q_b": ("mla_up_proj",),
-    "kv_b": ("mla_up_proj",),
-}
-"""Modules of `activations.Kept` whose tensors a forward operation produces; matmuls also produce their namesakes."""
+def _made_by(group: Group) -> tuple[tuple[str, ...], ...]:
+    """Return the modules of the outputs of a fused matmul."""
+    names = [word.removesuffix("_proj") for word in activations.words(group)]
+    return tuple((MODULE_OF.get(name, f"{name}_proj"),) for name in names)
+
+
+MODULE_OF = {"o": "mlp_input", "q_b": "mla_up_proj", "kv_b": "mla_up_proj"}
+"""Modules of matmuls whose output is part of another tensor that is kept."""
+
+MIXED = (("core_attn", "attn_proj"),)
+"""Modules of the output of attention or a recurrence."""
 
 
 def _share_again(op: Operation, modules: tuple[str, ...]) -> float:
     """Return the share of an operation that must be recomputed."""
-    made = MADE_BY.get(op.name)
-    if made is not None:
-        return float(any(module in modules for module in made))
-    names = op.name.removeprefix("shared ").split("+")
-    return sum(f"{name}_proj" in modules for name in names) / len(names)
+    if not op.makes:
+        return 0.0
+    return sum(any(module in modules for module in made) for made in op.makes) / len(op.makes)
 
 
 def computed_again(table: Sequence[Operation], layout: Layout, framework: Framework) -> list[Operation]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 
@@ -50,7 +51,7 @@ REMEMBERED = 32768
 
 def _numbers_in(rates: object, aside: frozenset[str]) -> object:
     """Return the numbers of rates, those of some fields aside."""
-    if isinstance(rates, dict):
+    if isinstance(rates, Mapping):
         return tuple(rates.items())
     if not is_dataclass(rates):
         return rates
