@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -82,6 +83,14 @@ def test_the_search_finds_what_brute_force_finds(seed, route, alike, separate):
     assert found.time == pytest.approx(best, rel=1e-9)
     assert found.time == pytest.approx(problem.time(found.layout), rel=1e-12)
     assert found.gap == 0.0
+
+
+@pytest.mark.parametrize("seed", [6, pytest.param(15, marks=pytest.mark.slow)])
+def test_a_ring_of_six_in_little_room_is_searched_to_its_best(seed):
+    problem = drawn(seed, 6, 8, route="ring", outputs=(CLIENT,))
+    problem = replace(problem, room=0.5 * problem.room)
+    best = min(problem.time(one) for one in every_layout(problem) if problem.holds(one))
+    assert best_layout(problem).time == pytest.approx(best, rel=1e-9)
 
 
 @pytest.mark.slow
