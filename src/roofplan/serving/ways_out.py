@@ -304,10 +304,13 @@ LARGER, FEW_TIMES = (2, 4, 8, 16, 32, 64), (2, 4)
 
 
 def _other_sizes(asked: Request, machine: Machine, factors: Sequence[int]) -> Iterator[Change]:
-    for factor in factors:
-        larger = resized(machine, machine.count * factor)
-        if larger is not None:
-            yield Change(flags={"--on": larger.text}, asked=replace(asked, machines=(larger,)), size=math.log(factor))
+    """Yield multiples of the machine; of an odd count of devices also the power of two below it, which divides models evenly."""
+    even = 2 ** math.floor(math.log2(machine.count))
+    for count in (*((even,) if even < machine.count else ()), *(machine.count * factor for factor in factors)):
+        other = resized(machine, count)
+        if other is not None:
+            size = abs(math.log(count / machine.count))
+            yield Change(flags={"--on": other.text}, asked=replace(asked, machines=(other,)), size=size)
 
 
 def _shorter(asked: Request, shown: dict[str, str], fit: Fit) -> Iterator[Change]:
