@@ -499,3 +499,10 @@ def test_windows_begin_behind_the_layers_that_see_everything(llama, full, window
     config = {**llama, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "num_hidden_layers": 4}
     model = hf.from_dict({**config, "use_sliding_window": True, "sliding_window": 64, **said}, "x")
     assert sum(layer.mixers[0].window == 64 for layer in model.decoder.layers) == windows
+
+
+def test_a_mixture_without_a_width_of_shared_experts_has_none():
+    config = json.loads(catalogue.model_table("nemotron-3-nano")["config"])
+    whole, width = hf.from_dict(config), config.pop("moe_shared_expert_intermediate_size")
+    layers = [feed for layer in whole.decoder.layers for feed in layer.feed_forwards if isinstance(feed, Mixture)]
+    assert whole.total - hf.from_dict(config).total == len(layers) * 2 * width * config["hidden_size"]
