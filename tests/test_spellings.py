@@ -327,7 +327,7 @@ def engine(name, version="", month="2025-02"):
     assumed = Assumed()
     row = {"engine_name": name, "engine_version": version, "month": month, "accel_norm": "h100-sxm"}
     found = engine_of(row, assumed)
-    return found.id, " | ".join(assumed.texts)
+    return found.id, " | ".join(assumed.texts.values())
 
 
 @pytest.mark.parametrize(
@@ -619,7 +619,7 @@ def test_a_network_that_is_not_understood_is_said():
     assert list(assumed.texts.values()) == ["network: 'nvlink3; carrier pigeons' is not known, 8 x ib-hdr a host, as it is sold"]
     within = Assumed()
     machine_of({**TRAINED, "interconnect": "nvlink3"}, within)
-    assert within.texts == ["network: 8 x ib-hdr a host, as it is sold"]
+    assert list(within.texts.values()) == ["network: 8 x ib-hdr a host, as it is sold"]
 
 
 # What was read -----------------------------------------------------------------------------------
