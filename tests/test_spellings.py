@@ -616,7 +616,9 @@ def test_a_stated_rate_is_shown_as_it_was_read():
 def test_a_network_that_is_not_understood_is_said():
     assumed = Assumed()
     machine_of({**TRAINED, "interconnect": "nvlink3; carrier pigeons"}, assumed)
-    assert list(assumed.texts.values()) == ["network: 'nvlink3; carrier pigeons' is not known, 8 x ib-hdr a host, as it is sold"]
+    assert list(assumed.texts.values()) == [
+        "network: 'nvlink3; carrier pigeons' is not known, 8 x ib-hdr a host, as it is sold"
+    ]
     within = Assumed()
     machine_of({**TRAINED, "interconnect": "nvlink3"}, within)
     assert list(within.texts.values()) == ["network: 8 x ib-hdr a host, as it is sold"]
