@@ -85,7 +85,8 @@ def test_the_search_finds_what_brute_force_finds(seed, route, alike, separate):
     assert found.gap == 0.0
 
 
-@pytest.mark.parametrize("seed", [6, pytest.param(15, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [6, 15])
 def test_a_ring_of_six_in_little_room_is_searched_to_its_best(seed):
     problem = drawn(seed, 6, 8, route="ring", outputs=(CLIENT,))
     problem = replace(problem, room=0.5 * problem.room)
