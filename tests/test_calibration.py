@@ -930,7 +930,7 @@ def test_rows_of_numbers_are_read_as_a_file_of_them():
     texts = {name: "" if value is None or value != value else f"{value}" for name, value in row.items()}  # noqa: PLR0124
     found, own = (rp.validate("inference", [one]) for one in (row, texts))
     assert [one.predicted for one in found.outcomes] == [one.predicted for one in own.outcomes]
-    with pytest.raises(InputError, match="tp: a list is no cell"):
+    with pytest.raises(InputError, match="tp: a list is not a valid cell"):
         rp.refit([{**row, "tp": [1]}], keep=False)
     with pytest.raises(InputError, match="keep is 'no'; expected true or false"):
         rp.refit([row], keep="no")

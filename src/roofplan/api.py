@@ -364,7 +364,7 @@ def _cells(row: Mapping[str, object], argument: str) -> dict[str, str]:
         missing = value is None or (isinstance(value, float) and math.isnan(value))
         if not missing and not isinstance(value, str | int | float):
             kind = type(value).__name__
-            raise InputError(f"{argument}: {name}: a {kind} is no cell", argument=argument, value=str(value))
+            raise InputError(f"{argument}: {name}: a {kind} is not a valid cell", argument=argument, value=str(value))
         cells[str(name)] = "" if missing else f"{value:.15g}" if isinstance(value, float) else str(value)
     return cells
 

@@ -304,9 +304,9 @@ LARGER, FEW_TIMES = (2, 4, 8, 16, 32, 64), (2, 4)
 
 
 def _other_sizes(asked: Request, machine: Machine, factors: Sequence[int]) -> Iterator[Change]:
-    """Yield multiples of the machine; of an odd count of devices also the power of two below it, which divides models evenly."""
-    even = 2 ** math.floor(math.log2(machine.count))
-    for count in (*((even,) if even < machine.count else ()), *(machine.count * factor for factor in factors)):
+    """Yield multiples of the machine, and the power of two below a count that is none, since few models divide by other counts."""
+    power = 2 ** math.floor(math.log2(machine.count))
+    for count in (*((power,) if power < machine.count else ()), *(machine.count * factor for factor in factors)):
         other = resized(machine, count)
         if other is not None:
             size = abs(math.log(count / machine.count))
