@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from roofplan import api, catalogue, hf
 from roofplan.errors import ConfigError, InputError, UnknownFamily, UnknownName
 from roofplan.hf.blocks import short_convolution
+from roofplan.hf.fields import Fields
 from roofplan.hf.find import read_model
 from roofplan.hf.quantization import _parts, _pattern
 from roofplan.operations import UNPADDED, head_format, head_operations, layer_operations
@@ -271,7 +272,6 @@ def test_model_is_read_from_path_folder_alias_and_dict(tmp_path, llama):
 
 def test_every_second_layer_is_counted_from_one_by_qwen_and_from_zero_by_others():
     """(i + 1) % decoder_sparse_step in modeling_qwen2_moe.py, i % moe_layer_freq in modeling_deepseek.py."""
-    from roofplan.hf.fields import Fields
     from roofplan.hf.mixtures import _sparse_layers
 
     assert _sparse_layers(Fields({"decoder_sparse_step": 2}), 4) == [False, True, False, True]
@@ -506,3 +506,8 @@ def test_a_mixture_without_a_width_of_shared_experts_has_none():
     whole, width = hf.from_dict(config), config.pop("moe_shared_expert_intermediate_size")
     layers = [feed for layer in whole.decoder.layers for feed in layer.feed_forwards if isinstance(feed, Mixture)]
     assert whole.total - hf.from_dict(config).total == len(layers) * 2 * width * config["hidden_size"]
+
+
+@pytest.mark.parametrize(("value", "read"), [(0, None), (-1, None), (None, None), (1, 1), (2, 2)])
+def test_a_feature_is_switched_off_by_0_and_by_minus_1(value, read):
+    assert Fields({"sliding_window": value}).optional_int("sliding_window") == read

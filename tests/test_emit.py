@@ -138,3 +138,9 @@ def test_kernels_are_queued_one_by_one_only_where_tensor_or_context_ranks_overla
     found = plan_training("llama-3.2-1b", ["h100-sxm:8"], framework="megatron", batch="64seq", strategy=words)
     line = training_launch(found.plans[0], "megatron")
     assert (("CUDA_DEVICE_MAX_CONNECTIONS" in line), ("--cp-comm-type" in line)) == (said, "cp" in layout)
+
+
+def test_a_launch_of_an_unknown_framework_names_the_known_ones():
+    plan = plan_training("llama-3.1-8b", on="h100-sxm:8", strategy="tp=2").plans[0]
+    with pytest.raises(InputError, match="--emit.*megatro"):
+        training_launch(plan, "megatro")

@@ -2,6 +2,7 @@
 
 import math
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -247,3 +248,22 @@ def test_one_number_of_all_layers_may_be_a_list(tmp_path):
     assert read_model(str(write(tmp_path / "n.gguf", metadata | counts, tensors))).total == plain.total
     with pytest.raises(ConfigError, match="head_count_kv differs from layer to layer"):
         read_model(str(write(tmp_path / "o.gguf", metadata | {"llama.attention.head_count_kv": [1, 2]}, tensors)))
+
+
+def test_the_usual_format_is_that_of_most_weights_of_the_layers(tmp_path):
+    """A file without a tensor of its own for a matrix gives it that format; the tables of a large vocabulary do not count."""
+    metadata, tensors = llama()
+    found = gguf.header(write(tmp_path / "m.gguf", metadata, tensors))
+    model = read_model(str(write(tmp_path / "n.gguf", metadata, tensors)))
+    wide = {**found.tensors, "token_embd.weight": ((10**6, 64), Q8_0)}
+    wide = {name: one for name, one in wide.items() if "ffn_up" not in name}
+    again = gguf.stored(model, replace(found, tensors=wide), tmp_path)
+    ups = {
+        linear.format
+        for layer in again.decoder.layers
+        for feed in layer.feed_forwards
+        for group in feed.groups
+        for linear in group
+        if linear.name.endswith("up_proj")
+    }
+    assert ups == {"q4_k"}

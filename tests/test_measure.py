@@ -23,7 +23,7 @@ from roofplan.errors import InputError
 from roofplan.evidence.beside import warnings_of
 from roofplan.load.asked import warmup_of
 from roofplan.load.requests import Requests
-from roofplan.measure import exchange, namespaces, workers
+from roofplan.measure import endpoint, exchange, namespaces, workers
 from roofplan.measure.client import LISTEN, Effort, drive, listening
 from roofplan.measure.endpoint import Unreachable
 from roofplan.measure.exchange import _trusted, target_of
@@ -180,6 +180,20 @@ def test_the_model_must_be_clear(server):
     with pytest.raises(InputError, match="has no stedy") as refused:
         of(server, "stedy")
     assert refused.value.nearest == ["steady"]
+
+
+@pytest.mark.parametrize(
+    ("count", "has"), [(0, "lists none"), (5, "has 0, 1, 2, 3, 4"), (6, "has 0, 1, 2, 3, 4, and 1 more"), (1006, "and 1,001 more")]
+)
+def test_of_many_models_five_are_named(monkeypatch, count, has):
+    async def models(target):
+        return [str(one) for one in range(count)]
+
+    monkeypatch.setattr(endpoint, "_models", models)
+    with pytest.raises(InputError) as refused:
+        asyncio.run(endpoint.known(SimpleNamespace(url="http://here"), None))
+    assert str(refused.value).endswith(has)
+    assert refused.value.nearest == [str(one) for one in range(min(5, count))]
 
 
 def test_keys_go_to_the_server_and_nowhere_else(server, monkeypatch, tmp_path):

@@ -24,6 +24,7 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.ties import TIE
 from roofplan.records.workload import Workload
 from roofplan.serving import improvements, misses, objective
+from roofplan.serving.request import lengths_of
 from roofplan.training.request import round_counts
 
 
@@ -615,3 +616,20 @@ def test_vllm_takes_no_fewer_batched_tokens_than_sequences():
 def test_an_adapter_that_contradicts_itself_is_refused(more, said):
     with pytest.raises(InputError, match=said):
         plan_training("llama-3.1-8b", ["h100-sxm:1"], method="qlora", batch="8seq", **more)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "positions", "longest"),
+    [
+        ("3000", "1000", None, 4096),
+        ("3000", "1096", None, 4096),
+        ("3000", "1097", None, 8192),
+        ("3000", "1097", 5000, 5000),
+        ("3000", "2000", 5000, 5000),
+        ("3000", "2001", 5000, 8192),
+        ("3000", "1000", 131072, 4096),
+    ],
+)
+def test_the_longest_request_is_the_next_power_of_two_within_the_positions(prompt, answer, positions, longest):
+    given = SimpleNamespace(input=prompt, output=answer)
+    assert lengths_of(given, None, positions) == (int(prompt), int(answer), longest)

@@ -354,3 +354,16 @@ def test_a_format_that_is_already_the_smallest_is_no_way_out():
     with pytest.raises(NoPlan) as caught:
         asked("rtx-3060@1gbe", model="llama-3.1-70b", precision="q4_k_m")
     assert [one["argument"] for one in caught.value.relax] == ["--member"]
+
+
+@pytest.mark.parametrize("most", [5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 12.0])
+@pytest.mark.parametrize("outputs", [(LAST,), (CLIENT,)])
+@pytest.mark.parametrize("route", ["ring", "hub"])
+def test_no_member_takes_longer_than_it_may(most, outputs, route):
+    for seed in range(12):
+        problem = drawn(seed, 3, 4, route=route, outputs=outputs, most=most, alike=True, separate=True)
+        problem = replace(problem, room=4.0 * problem.room)
+        fitting = [problem.time(one) for one in every_layout(problem) if problem.holds(one)]
+        found = best_layout(problem)
+        assert (found is None) == (not fitting)
+        assert found is None or found.time == pytest.approx(min(fitting))

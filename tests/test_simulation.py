@@ -118,6 +118,10 @@ CASES = {
     "drafts, few blocks": ({"grows": 1.7, "paged": True, "blocks": 300}, {"sigma": 0.5, "rate": 20.0}),
     "one token": ({}, {"answer": 1}),
     "long prompts": ({}, {"mean": 4000, "sigma": 0.6, "rate": 1.0}),
+    "cached prompts in pieces, hardly any blocks": (
+        {"paged": True, "blocks": 200, "seats": 16, "budget": 256, "keeps": True},
+        {"mean": 900, "sigma": 0.6, "rate": 20.0, "cached": 256},
+    ),
     "states and long prompts": (
         {"paged": True, "blocks": 1200, "fixed": 3},
         {"mean": 4000, "sigma": 0.6, "rate": 2.0},
@@ -169,6 +173,7 @@ TOGETHER = [
     "clients behind a front end",
     "prompts first",
     "cached prompts",
+    "cached prompts in pieces, hardly any blocks",
 ]
 
 

@@ -37,6 +37,7 @@ SYSTEMS = [
     ("jamba-1.5-mini", "mi300x:8", {"tp": 8}, "vllm-0.11", 0),
     ("whisper-large-v3", "l40s:1", {}, "vllm-0.33", 0),
     ("llama-3.1-8b", "tpu-v6e:4", {"tp": 4}, "vllm-0.33", 0),
+    ("deepseek-v2-lite", "rtx-4090:3", {"pp": 3}, "llama.cpp-b11200", 0),
 ]
 
 

@@ -577,6 +577,8 @@ def test_nothing_stays_behind_a_pool_that_stops():
             await asked
         assert multiprocessing.active_children() == []
         assert not os.path.exists(pool._folder)  # noqa: ASYNC240, PTH110 - one look
+        with pytest.raises(RuntimeError, match="shutdown"):
+            pool._threads.submit(print)
 
     with_pool(check)
 

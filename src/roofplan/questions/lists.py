@@ -245,7 +245,7 @@ def _transistor_cost(node: Node) -> str:
 
 def _tapered(link: Link) -> str:
     pod, taper = link.value("pod"), link.value("taper")
-    return f", tapered {taper:g}:1 beyond pods of {pod:,.0f}" if pod and taper else ""
+    return "" if pod is None or taper is None else f", tapered {taper:g}:1 beyond pods of {pod:,.0f}"
 
 
 def _aliases(names: Iterable[str]) -> str:

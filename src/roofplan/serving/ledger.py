@@ -482,14 +482,12 @@ def _reserve(engine: Engine, machine: Machine, strategy: Strategy, capacity: flo
     r = {name: item.value for name, item in engine.reserve.items()}
     graphs = needed(engine, "graph_capture_maximum_sequences", machine, int(strategy.tp))
     size = (
-        r.get("base", 0.0)
-        + r.get("per_prefill_token", 0.0) * max(tokens, r.get("minimum_prefill_tokens", 0.0))
-        + r.get("per_graph_sequence", 0.0) * graphs
+        r["base"]
+        + r["per_prefill_token"] * max(tokens, r["minimum_prefill_tokens"])
+        + r["per_graph_sequence"] * graphs
+        + r["per_device"] * int(strategy.tp) * int(strategy.pp)
     )
-    size += r.get("per_device", 0.0) * int(strategy.tp) * int(strategy.pp)
-    if machine.device.room > 60 * units.GIB:
-        size = max(size, r.get("floor_above_60_gib", 0.0))
-    return size
+    return max(size, r["floor_above_60_gib"]) if machine.device.room > 60 * units.GIB else size
 
 
 def _longest(foot: Footprint, pool: float, budget: float, positions: int | None) -> float:

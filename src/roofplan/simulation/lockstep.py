@@ -141,7 +141,7 @@ def run(s: Scheduler, t: Surface, groups: Sequence[tuple[Requests, Times, State]
     """
     members = [Member(*one) for one in groups]
     now = max(one.state.clock[0] for one in members)
-    while now < until and any(one.state.sent[records.DONE] < one.state.sent[records.SENT] for one in members):
+    while now < until:
         parts = [one.plan(s, t, now) for one in members]
         working = [part for part in parts if part.steps]
         if not working:
