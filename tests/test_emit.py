@@ -142,5 +142,5 @@ def test_kernels_are_queued_one_by_one_only_where_tensor_or_context_ranks_overla
 
 def test_a_launch_of_an_unknown_framework_names_the_known_ones():
     plan = plan_training("llama-3.1-8b", on="h100-sxm:8", strategy="tp=2").plans[0]
-    with pytest.raises(InputError, match="--emit.*megatro"):
+    with pytest.raises(InputError, match=r"--emit.*megatro"):
         training_launch(plan, "megatro")

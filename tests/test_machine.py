@@ -723,3 +723,24 @@ def test_a_sustained_run_counts_its_products_second_by_second(monkeypatch):
     assert [row["rate"] for row in told] == [pytest.approx(10 * 2 * 8**3, rel=1e-3)] * 2
     assert [row["at"] for row in told] == [pytest.approx(0.0), pytest.approx(1.0)]
     assert {row["temperature"] for row in told} == {"60"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="scripts are no programs there")
+@pytest.mark.parametrize("code", [0, 3])
+def test_figures_are_those_that_a_measuring_process_prints(code, tmp_path, monkeypatch):
+    script = tmp_path / "python"
+    script.write_text(f"""#!/bin/sh
+echo '{{"kind": "first", "threads": "'$OMP_NUM_THREADS'", "more": "'$MORE'"}}'
+echo '{{"kind": "second"}}'
+echo it broke >&2
+exit {code}
+""")
+    script.chmod(0o755)
+    monkeypatch.setattr(probe.sys, "executable", str(script))
+    rows, said = [], None
+    try:
+        rows.extend(probe._lines({"device": "numpy"}, 3, {"MORE": "yes"}))
+    except InputError as error:
+        said = str(error)
+    assert rows == [{"kind": "first", "threads": "3", "more": "yes"}, {"kind": "second"}]
+    assert said == ("measuring stopped: it broke" if code else None)

@@ -183,10 +183,11 @@ def test_the_model_must_be_clear(server):
 
 
 @pytest.mark.parametrize(
-    ("count", "has"), [(0, "lists none"), (5, "has 0, 1, 2, 3, 4"), (6, "has 0, 1, 2, 3, 4, and 1 more"), (1006, "and 1,001 more")]
+    ("count", "has"),
+    [(0, "lists none"), (5, "has 0, 1, 2, 3, 4"), (6, "has 0, 1, 2, 3, 4, and 1 more"), (1006, "and 1,001 more")],
 )
 def test_of_many_models_five_are_named(monkeypatch, count, has):
-    async def models(target):
+    async def models(_):
         return [str(one) for one in range(count)]
 
     monkeypatch.setattr(endpoint, "_models", models)

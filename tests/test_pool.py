@@ -14,7 +14,7 @@ from roofplan.inputs import PoolPlanInputs
 from roofplan.pool.layout import Layout, Problem, Stage
 from roofplan.pool.members import _online, members
 from roofplan.pool.request import pool_request
-from roofplan.pool.search import _arrived, _near, _relaxed, best_layout
+from roofplan.pool.search import _arrived, _near, _relaxed, _subset_layout, best_layout
 from roofplan.present.screens import pool as screens
 from roofplan.records.pool import CLIENT, LAST
 
@@ -358,12 +358,26 @@ def test_a_format_that_is_already_the_smallest_is_no_way_out():
 
 @pytest.mark.parametrize("most", [5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 12.0])
 @pytest.mark.parametrize("outputs", [(LAST,), (CLIENT,)])
-@pytest.mark.parametrize("route", ["ring", "hub"])
-def test_no_member_takes_longer_than_it_may(most, outputs, route):
-    for seed in range(12):
-        problem = drawn(seed, 3, 4, route=route, outputs=outputs, most=most, alike=True, separate=True)
-        problem = replace(problem, room=4.0 * problem.room)
+@pytest.mark.parametrize(("route", "alike"), [("ring", True), ("hub", True), ("ring", False), ("hub", False)])
+def test_no_member_takes_longer_than_it_may(most, outputs, route, alike):
+    for seed in range(6):
+        problem = drawn(seed, 4, 5, route=route, outputs=outputs, most=most, alike=alike, separate=alike)
+        problem = replace(problem, room=np.full(4, 20.0 if seed % 2 else 2.5 + seed))
         fitting = [problem.time(one) for one in every_layout(problem) if problem.holds(one)]
         found = best_layout(problem)
         assert (found is None) == (not fitting)
         assert found is None or found.time == pytest.approx(min(fitting))
+
+
+@pytest.mark.parametrize("route", ["hub", "ring"])
+@pytest.mark.parametrize("output", [CLIENT, LAST])
+@pytest.mark.parametrize("most", [9.0, math.inf])
+def test_orders_of_subsets_are_searched_to_the_best(route, output, most):
+    """For one client and one place of the output layer, whatever a quicker search has found before."""
+    for seed in range(4):
+        problem = drawn(seed, 4, 5, route=route, outputs=(output,), most=most)
+        problem = replace(problem, room=np.full(4, 2.4), clients=(seed,), weight=np.ones(5), head_weight=0.3)
+        fitting = [problem.time(one) for one in every_layout(problem) if problem.holds(one)]
+        found = _subset_layout(problem, seed, output, [-1] * 4)
+        assert (found is None) == (not fitting)
+        assert found is None or problem.time(found) == pytest.approx(min(fitting))

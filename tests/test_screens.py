@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofplan.present.screens.page import SEPARATORS, WIDTH, folded, wrapped
+from roofplan.present.screens.training import _unit_of
 
 WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=30), min_size=1, max_size=40)
 
@@ -69,3 +70,10 @@ def test_a_measurement_whose_file_cannot_be_written_is_refused_before_it_begins(
     code, _, err = run("measure", "http://127.0.0.1:9/v1", "llama-3.1-8b", "--csv", str(tmp_path / "no" / "runs.csv"))
     assert code == 2
     assert "runs.csv" in err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit"), [(0.0, "min"), (7199.0, "min"), (7200.0, "h"), (172_799.0, "h"), (172_800.0, "days")]
+)
+def test_a_long_time_has_a_unit_of_which_it_is_two_at_least(seconds, unit):
+    assert _unit_of(seconds)[0] == unit

@@ -14,6 +14,7 @@ import roofplan as rp
 from roofplan.errors import InputError
 from roofplan.present.charts.load import under_load
 from roofplan.serving.plan import UnderLoad
+from roofplan.simulation import ranking
 from roofplan.simulation.ranking import _worst
 from roofplan.simulation.report import sure_under_load
 
@@ -396,3 +397,47 @@ def test_the_limit_that_is_missed_by_most_is_named():
 def test_requests_longer_than_may_be_are_refused(more, said):
     with pytest.raises(InputError, match=said):
         rp.simulate("llama-3.1-8b", ["h100-sxm:1"], rate="5req/s", requests="2000", **more)
+
+
+def plan_of(name, cost):
+    return SimpleNamespace(
+        id=name,
+        label=name,
+        machine=SimpleNamespace(text=f"{name}:1"),
+        cost=None if cost is None else SimpleNamespace(total=cost),
+    )
+
+
+@pytest.mark.parametrize(
+    ("best", "rates", "first"),
+    [
+        ("cost", {"a": 10.0, "b": 2.0, "c": 3.0}, "c"),
+        ("throughput", {"a": 10.0, "b": 2.0, "c": 3.0}, "a"),
+        ("throughput", {"a": 10.0, "b": 10.9, "c": 3.0}, "a"),
+        ("throughput", {"a": 10.0, "b": 11.1, "c": 3.0}, "b"),
+        ("cost", {"a": 10.0, "b": 0.0, "c": 0.0}, "a"),
+    ],
+)
+def test_machines_compete_by_their_rate_over_their_cost(best, rates, first, monkeypatch):
+    """The first has no price, so that it stands behind any that has one where cost is asked for; a tenth more is no advantage."""
+    plans = [plan_of("a", None), plan_of("b", 4.0), plan_of("c", 5.0)]
+    found = SimpleNamespace(plans=plans, asked=SimpleNamespace(best=best))
+    reasons = []
+    monkeypatch.setattr(ranking, "_brief", lambda asked: asked)
+    monkeypatch.setattr(ranking, "_layouts", lambda *_: [])
+    monkeypatch.setattr(ranking, "_highest", lambda plan, *_: rates[plan.id])
+    monkeypatch.setattr(ranking, "_put_first", lambda _, reason: reasons.append(reason))
+    ranking.fastest_first(found, SimpleNamespace(count=20), "")
+    assert found.plans[0].id == first
+    assert sorted(plan.id for plan in found.plans) == ["a", "b", "c"]
+    assert len(reasons) == (first != "a")
+
+
+def test_a_plan_that_cannot_hold_the_requests_keeps_limits_at_no_rate(monkeypatch):
+    def refused(*_):
+        raise InputError("no room", argument="--input")
+
+    for name in ("at_rates", "first_rate"):
+        monkeypatch.setattr(ranking, name, lambda *_: None)
+    monkeypatch.setattr(ranking, "highest_rate", refused)
+    assert ranking._highest(None, None, "") == 0.0

@@ -25,10 +25,11 @@ from roofplan.laws import activations, collectives, pipeline, reliability
 from roofplan.operations.activations import kept
 from roofplan.operations.training import forward
 from roofplan.present.answers.schemas import answer_schema
+from roofplan.records.terms import Term
 from roofplan.records.training import MODULES, Adapter, Job, Layout
 from roofplan.timing.hops import slowest_hop
 from roofplan.timing.network import Ranks, all_reduce, exchange
-from roofplan.training import flops_per_token, ranking, search
+from roofplan.training import certainty, flops_per_token, ranking, search
 from roofplan.training.ability import SHARES, ability, applied
 from roofplan.training.certainty import Asked, _imbalances
 from roofplan.training.distinct import distinct
@@ -42,7 +43,7 @@ from roofplan.training.search import SHARES_OF_LAYERS, why_not_tensor
 from roofplan.training.stages import even, stages
 from roofplan.training.step import _slowest as slowest_stage
 from roofplan.training.step import step
-from roofplan.training.terms import step_term
+from roofplan.training.terms import _part, step_term
 
 ADAM = catalogue.optimizers()["adam"]
 MEGATRON = catalogue.framework("megatron-core-0.16")
@@ -1545,3 +1546,42 @@ def test_a_group_inside_a_host_takes_the_same_time_beside_other_hosts(degrees, p
         layout = Layout(**degrees, dp=copies, micro_batch=1, sequence_parallel="tp" in degrees)
         times.append(float(step(model, job, layout, ability(box, framework, FIT)).parts[part]))
     assert times[0] == pytest.approx(times[1], rel=1e-9)
+
+
+def test_why_there_is_no_layout_names_what_was_pinned_alone():
+    with pytest.raises(StrategyError) as refused:
+        plan_training("llama-3.1-8b", on="h100-sxm:8", strategy="dp=3", batch="3seq", sequence="1k")
+    assert "cp" not in str(refused.value)
+    assert "3" in str(refused.value)
+    with pytest.raises(StrategyError, match="cp 2 leaves less than 1,024 tokens of a sequence of 1,024 on a rank"):
+        plan_training("llama-3.1-8b", on="h100-sxm:8", strategy="cp=2", batch="8seq", sequence="1k")
+
+
+@pytest.mark.parametrize(
+    ("batch", "dp", "micro", "pp", "chunks"),
+    [
+        (8, 2, 2, 4, None),
+        (16, 2, 2, 4, 8),
+        (16, 2, 4, 4, None),
+        (32, 2, 4, 4, 8),
+        (32, 1, 1, 16, 2),
+        (32, 1, 1, 32, None),
+    ],
+)
+def test_chunks_are_assumed_only_where_micro_batches_fill_them(batch, dp, micro, pp, chunks):
+    asked = certainty.Asked(
+        model=SimpleNamespace(decoder=SimpleNamespace(layers=range(32))),
+        job=SimpleNamespace(batch=batch),
+        layout=Layout(dp=dp, pp=pp, micro_batch=micro),
+        machine=None,
+        framework=None,
+    )
+    assert [one.layout.interleave for one in certainty._interleaves(asked)] == ([] if chunks is None else [chunks])
+
+
+def test_parts_that_differ_from_their_operations_are_faults():
+    parts = [Term("a", 1e-3, "s"), Term("b", 2e-3, "s")]
+    assert _part("products", 3e-3, parts, None, None).value == 3e-3
+    for off in (1e-7, -1e-7):
+        with pytest.raises(AssertionError, match="operations sum to"):
+            _part("products", 3e-3 + off, parts, None, None)
