@@ -209,29 +209,47 @@ import builtins as _builtins, os as _os
 def _probe(number, _seen=set(), _folder=_os.environ.get("ROOFPLAN_PROBES")):
     if _folder and number not in _seen:
         _seen.add(number)
-        test = _os.environ.get("PYTEST_CURRENT_TEST", "").rsplit(" (", 1)[0]
+        test = _os.environ.get("ROOFPLAN_FIXTURE") or _os.environ.get("PYTEST_CURRENT_TEST", "").rsplit(" (", 1)[0]
         with open(f"{_folder}/{_os.getpid()}.hits", "a", encoding="utf-8") as file:
             file.write(f"{number}\\t{test}\\n")
 _builtins.__probe__ = _probe
 """
-"""What a probe does, in whichever process: it writes its number beside the test that runs, once a test."""
+"""What a probe does, in whichever process: it writes its number beside the test that runs, or the fixture that several tests share, once."""
 
 PLUGIN = """
-import json, os, sys, time
+import builtins, json, os, time
 import pytest
+
+def speak_anew():
+    if hasattr(builtins, "__probe__"):
+        builtins.__probe__.__defaults__[0].clear()
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
-    import builtins
-    probe = getattr(builtins, "__probe__", None)
-    if probe and "roofplan" in sys.modules:
-        probe.__defaults__[0].clear()
+    speak_anew()
     started = time.perf_counter()
     yield
     with open(f"{os.environ['ROOFPLAN_PROBES']}/{os.getpid()}.times", "a", encoding="utf-8") as file:
-        file.write(json.dumps([item.nodeid, time.perf_counter() - started]) + "\\n")
+        file.write(json.dumps([item.nodeid, time.perf_counter() - started, item.fixturenames]) + "\\n")
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_fixture_setup(fixturedef):
+    if fixturedef.scope == "function":
+        yield
+        return
+    before = os.environ.get("ROOFPLAN_FIXTURE")
+    os.environ["ROOFPLAN_FIXTURE"] = f"fixture {fixturedef.baseid} {fixturedef.argname}"
+    speak_anew()
+    yield
+    os.environ.pop("ROOFPLAN_FIXTURE")
+    if before is not None:
+        os.environ["ROOFPLAN_FIXTURE"] = before
+    speak_anew()
 """
-"""A plugin of pytest that lets probes speak anew in each test, and writes how long it took."""
+"""A plugin of pytest that lets probes speak anew in each test, and writes how long it took and which fixtures it uses.
+
+What a fixture that several tests share passes, in processes that it starts too, counts for all that use it.
+"""
 
 
 def run_tests(place, arguments, timeout, **environment):
@@ -310,14 +328,21 @@ def covering(place, mutants, jobs):
         with Changed(place, with_probes(place, mutants)):
             arguments = ["-p", "probing", "-n", str(jobs), "-m", EVERY]
             _, printed = run_tests(place, arguments, None, PYTHONPATH=path, ROOFPLAN_PROBES=folder)
-        seconds = {}
+        seconds, using = {}, defaultdict(set)
         for file in Path(folder).glob("*.times"):
-            seconds.update(json.loads(line) for line in file.read_text().splitlines())
+            for test, spent, fixtures in map(json.loads, file.read_text().splitlines()):
+                seconds[test] = spent
+                for fixture in fixtures:
+                    using[fixture].add(test)
         tests = [set() for _ in mutants]
         for file in Path(folder).glob("*.hits"):
             for line in file.read_text().splitlines():
                 number, test = line.split("\t", 1)
-                tests[int(number)] |= {test} & seconds.keys()
+                if test.startswith("fixture "):
+                    _, where, fixture = test.split(" ")
+                    tests[int(number)] |= {one for one in using[fixture] if one.startswith(where)}
+                else:
+                    tests[int(number)] |= {test} & seconds.keys()
     probed = failures(printed)
     if probed:
         code, said = run_tests(place, ["-m", EVERY, *probed], None)
@@ -329,9 +354,10 @@ def covering(place, mutants, jobs):
 
 
 def candidates(mutant, own, mutants, tests, seconds):
-    """Return the tests that a mutant meets, in two turns: those of its place, or those of its file and of its room before others.
+    """Return the tests that a mutant meets, in two turns: those of its place, of its file and of its room before others.
 
-    What modules declare meets the tests of declarations first, and what no probe sees those named for its room.
+    Others may pass its place too: what one test has computed a cache keeps for those after it. What modules declare meets the tests of
+    declarations first, and what no probe sees those named for its room.
     """
     near = [set(), set()]
     for other, passing in zip(mutants, tests, strict=True):
@@ -339,7 +365,7 @@ def candidates(mutant, own, mutants, tests, seconds):
             near[0] |= passing
         if Path(other.file).parent == Path(mutant.file).parent:
             near[1] |= passing
-    far = {test: 0 if own else 2 - sum(test in one for one in near) for test in own or seconds}
+    far = {test: 0 if test in own else 3 - sum(test in one for one in near) for test in seconds}
     first = DECLARED if mutant.declares else "" if own else f"tests/test_{Path(mutant.file).parent.name}"
     far |= {test: -1 for test in far if first and test.startswith(first)}
     turn = turns(far, random.Random(str(mutant)))  # noqa: S311 - nothing secret
