@@ -339,3 +339,17 @@ def test_who_shares_layers_is_near_enough_and_fast_enough():
     half = replace(problem, room=np.full(3, 0.5 * problem.weight.sum() + problem.head_weight))
     found = shared_layout(request, half, fit)
     assert {one.member for one in found.layout.stages} == {0, 1}
+
+
+@pytest.mark.parametrize(("model", "count"), [("llama-3-8b", 4), ("qwen2.5-0.5b", 2)])
+def test_no_more_members_share_layers_than_there_are_heads(model, count):
+    """Distributed-llama gives each member whole heads of keys and values: of two heads, two members at most."""
+    boards = ("raspberry-pi-5@10gbe:0.01ms",) * 5
+    asked = PoolPlanInputs(model=model, member=boards, precision="q4_0", software="distributed-llama")
+    fit = catalogue.shipped_fit()
+    request = pool_request(api.model_of(asked.model), asked)
+    problem = problem_of(request, fit)
+    tight = replace(problem, room=np.full(5, problem.weight.sum() / count + problem.head_weight))
+    assert len(shared_layout(request, tight, fit).layout.stages) == count
+    none = replace(problem, room=np.full(5, problem.weight.sum() / (2.0 * count)))
+    assert shared_layout(request, none, fit) is None

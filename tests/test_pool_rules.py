@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from roofplan.pool.layout import Layout, Problem, Stage
+from roofplan.pool.layout import Layout, Problem, Stage, legs
 from roofplan.pool.rules import CANNOT, PETALS_BITS, PETALS_HOP, _filled, exo, parallax, petals
 from roofplan.records.pool import CLIENT, LAST
 
@@ -148,3 +148,23 @@ def test_petals_counts_eight_bits_of_a_byte(share, first):
     )
     layout = petals(request, problem, 2)
     assert windows(layout)[2] == ((2, 4) if first else (0, 2))
+
+
+@pytest.mark.parametrize("output", [CLIENT, LAST])
+def test_parallax_leaves_all_layers_with_one_that_holds_them(output, monkeypatch):
+    monkeypatch.setattr("roofplan.pool.rules.head_bytes", lambda _model: 1.0)
+    request, problem = crew({"room": 3, "layer": 0.1}, {"room": 6, "layer": 0.1}, outputs=(output,))
+    assert windows(parallax(request, problem, 1)) == {1: (0, 4)}
+    small, few = crew({"room": 1, "layer": 0.1}, {"room": 2, "layer": 0.1}, outputs=(output,))
+    assert parallax(small, few, 1) == CANNOT
+
+
+def test_who_sends_to_whom():
+    """The last leg of the last stage brings the result home; who asks and computes sends itself nothing."""
+    layout = Layout(1, (Stage(0, 0, 2), Stage(2, 2, 3), Stage(1, 3, 4)), CLIENT)
+    assert legs(layout, "hub") == [(1, 0, False), (0, 1, False), (1, 2, False), (2, 1, False)]
+    assert legs(layout, "ring") == [(1, 0, False), (0, 2, False), (2, 1, False)]
+    away = Layout(3, layout.stages, LAST)
+    assert legs(away, "hub")[-2:] == [(3, 1, False), (1, 3, True)]
+    assert legs(away, "ring") == [(3, 0, False), (0, 2, False), (2, 1, False), (1, 3, True)]
+    assert legs(Layout(1, (Stage(1, 0, 4),), CLIENT), "ring") == []

@@ -1298,6 +1298,8 @@ def test_other_lengths_are_half_twice_and_four_times_those_assumed():
         [(one.workload.input, one.workload.output, one.workload.context) for one in alternatives(case, name)]
         for name in ("prompt", "answer")
     )
+    data = [(one.workload.input, one.workload.output, one.prompt) for one in alternatives(case, "data set")]
+    assert data == [(205, 102, pytest.approx(204.8)), (358, 179, pytest.approx(358.4))]
     assert prompts == [(128, 128, 256), (512, 128, 640)]
     assert answers == [(256, 64, 320), (256, 512, 768)]
     assert [one.prompt for one in alternatives(case, "prompt")] == [128, 512]

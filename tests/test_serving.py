@@ -1871,3 +1871,14 @@ def test_matrices_that_are_kept_whole_or_follow_kv_heads_have_their_own_shares()
     q, k, whole = linear("q", 8, 8), linear("k", 8, 8, split="kv_heads"), linear("r", 8, 8, split="none")
     assert [fraction(one, 4.0, 2) for one in (q, k, whole)] == [0.25, 0.5, 1.0]
     assert fraction(k, 4.0, None) == 0.25
+
+
+def test_a_context_of_prompt_and_answer_is_not_shortened():
+    (box,) = machine("h100-sxm:8")
+    asked = Request(model=LLAMA, machines=(box,), workload=Workload(input=3000, output=1096, context=4096))
+    assert list(ways_out._shorter(asked, {}, FIT)) == []
+    longer = replace(asked, workload=replace(asked.workload, context=8192))
+    (change,) = ways_out._shorter(longer, {"--on": "x"}, FIT)
+    assert change.flags == {"--on": "x", "--context": str(change.asked.workload.context)}
+    assert 4096 <= change.asked.workload.context < 8192
+    assert change.size == pytest.approx(math.log(8192 / change.asked.workload.context))

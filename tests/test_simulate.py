@@ -12,6 +12,7 @@ import pytest
 
 import roofplan as rp
 from roofplan.errors import InputError
+from roofplan.evidence.beside import planned_in
 from roofplan.present.charts.load import under_load
 from roofplan.serving.plan import UnderLoad
 from roofplan.simulation import ranking
@@ -441,3 +442,20 @@ def test_a_plan_that_cannot_hold_the_requests_keeps_limits_at_no_rate(monkeypatc
         monkeypatch.setattr(ranking, name, lambda *_: None)
     monkeypatch.setattr(ranking, "highest_rate", refused)
     assert ranking._highest(None, None, "") == 0.0
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"command": "train", "inputs": {}, "plans": [{"strategy": {"tp": 1}}]},
+        {"command": "serve", "inputs": {}, "plans": [{}]},
+        {"inputs": {}, "plans": [{"strategy": {"tp": 1}}]},
+        [],
+        "text",
+    ],
+)
+def test_a_file_that_holds_no_plan_is_refused(document, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match="holds no plan"):
+        planned_in(str(path))

@@ -356,6 +356,8 @@ def test_an_input_given_twice_is_refused(server):
     code, text, _ = server.ask(f"/api/serve?{SERVE}&tpot=60ms")
     assert code == 400
     assert "given twice" in text
+    code, text, _ = server.ask(f"/api/serve?{SERVE}&tpot=60ms&tpot=70ms")
+    assert (code, json.loads(text)["error"]["value"]) == (400, "70ms")
 
 
 def test_the_server_says_where_it_listens(server):
