@@ -28,7 +28,7 @@ from roofplan.measure.client import LISTEN, Effort, drive, listening
 from roofplan.measure.endpoint import Unreachable
 from roofplan.measure.exchange import _trusted, target_of
 from roofplan.measure.figures import seen_of, server_tpot
-from roofplan.measure.ledger import COLUMNS, MIGRATIONS, VARIABLE, Ledger
+from roofplan.measure.ledger import COLUMNS, MIGRATIONS, VARIABLE, Ledger, opened
 from roofplan.measure.request import load_of
 from roofplan.measure.sample import Sample
 from roofplan.measure.stream import CHAT, Stream, body_of
@@ -787,3 +787,14 @@ def test_a_request_asks_for_a_stream_and_its_usage():
         "messages": [{"role": "user", "content": "hello"}],
         "ignore_eos": True,
     }
+
+
+def test_a_key_is_never_shown():
+    assert "secret" not in repr(exchange.target_of("http://127.0.0.1:1/v1", key="secret"))
+
+
+def test_a_ledger_is_closed_behind_its_block(tmp_path):
+    with opened(tmp_path / "runs.sqlite") as ledger:
+        ledger.runs()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        ledger.runs()

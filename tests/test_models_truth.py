@@ -186,3 +186,9 @@ def test_vision_towers_count_their_patches_and_tokens_of_their_own():
     fields = Fields({**sizes, "intermediate_size": 3072, "mlp_ratio": 4, "num_hidden_layers": 12})
     assert [tower(fields).stacks[0].tokens for tower in (dinov2, dinov3)] == [257, 257]
     assert dinov3(Fields({**fields.values, "num_register_tokens": 4})).stacks[0].tokens == 261
+
+
+def test_biases_of_experts_are_counted():
+    mixture = next(feed for layer in read_model("gpt-oss-20b").decoder.layers for feed in layer.feed_forwards)
+    assert mixture.per_expert == 3 * 2880**2 + 3 * 2880
+    assert mixture.routed == 32 * mixture.per_expert

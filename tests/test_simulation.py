@@ -21,11 +21,12 @@ from roofplan.load.requests import Lengths, Requests, renewal
 from roofplan.load.statistics import Objective
 from roofplan.records.strategy import Strategy
 from roofplan.serving.surface import Surface, surface
-from roofplan.simulation import core, lockstep, records
+from roofplan.simulation import core, lockstep, records, report
 from roofplan.simulation.deployment import Deployment, deployment_of
 from roofplan.simulation.fast import _bisect_right, compiled
 from roofplan.simulation.replicas import ROUTES, Fleet, lists, through_front
-from roofplan.simulation.report import good_share, refuse_too_long, tokens_held
+from roofplan.simulation.report import good_share, joined, refuse_too_long, tokens_held
+from roofplan.simulation.steps import slope_at
 from roofplan.timing.rates import rates
 
 SAME = 1e-9
@@ -617,3 +618,50 @@ def test_stages_that_work_on_different_batches_do_not_wait_for_other_groups():
         for layout in (Strategy(tp=8, dp=2, ep=16), Strategy(tp=4, pp=2, dp=2, ep=8))
     ]
     assert [bool(np.any(np.asarray(one.shared) > 0.0)) for one in tables] == [True, False]
+
+
+def test_who_waits_and_who_runs():
+    served = SimpleNamespace(
+        arrivals=np.array([0.0, 1.0, 2.0]),
+        admitted=np.array([0.0, 4.0, 2.5]),
+        first=np.array([1.0, 5.0, 3.0]),
+        last=np.array([2.0, 6.0, 8.0]),
+        inputs=np.array([100, 200, 300]),
+        cached=np.array([0, 40, 0]),
+        outputs=np.array([11, 11, 1]),
+    )
+    times = np.array([-1.0, 0.0, 1.5, 2.0, 3.0, 5.0, 6.0, 9.0])
+    assert report.waiting_at(served, times).tolist() == [0, 0, 1, 2, 1, 0, 0, 0]
+    assert report.running_at(served, times).tolist() == [0, 1, 1, 0, 1, 2, 1, 0]
+    assert tokens_held(served, times).tolist() == pytest.approx([0, 100, 105, 0, 300, 460, 300, 0])
+    room = SimpleNamespace(blocks=lambda _: (50.0, 2.0), engine=SimpleNamespace(block=10), replicas=2)
+    mean, most = report.cache_use(room, served, 1000)
+    held = tokens_held(served, np.linspace(0.0, 8.0, 400)) + 20.0 * report.running_at(
+        served, np.linspace(0.0, 8.0, 400)
+    )
+    assert mean == pytest.approx(held.mean() / 1000.0)
+    assert most == pytest.approx(held.max() / 1000.0)
+    small = SimpleNamespace(blocks=lambda _: (10.0, 2.0), engine=SimpleNamespace(block=10), replicas=1)
+    assert report.cache_use(small, served, 1000)[1] == 1.0
+    endless = SimpleNamespace(blocks=lambda _: (math.inf, 2.0), engine=SimpleNamespace(block=10), replicas=1)
+    assert report.cache_use(endless, served, 1000) == (0.0, 0.0)
+
+
+def test_independent_causes_join_on_a_logarithmic_scale():
+    low, high = joined(2.0, (2.0 / math.e**0.3, 2.0 * math.e**0.6), (2.0 / math.e**0.4, 2.0 * math.e**0.8), 0.0)
+    assert (low, high) == pytest.approx((2.0 / math.e**0.5, 2.0 * math.e))
+    low, high = joined(2.0, (1.9, 2.1), (1.9, 2.1), 0.7)
+    assert (low, high) == pytest.approx((2.0 / math.e**0.7, 2.0 * math.e**0.7))
+    assert joined(2.0, (0.0, math.inf), (1.9, 2.1), 0.1) == (0.0, math.inf)
+    assert joined(0.0, (0.0, 0.5), (1.0, 2.0), 0.1) == (0.0, 0.5)
+
+
+def test_a_slope_ends_with_the_next_context_and_the_last_never(tables):
+    table = tables[0]
+    points, sequences = table.contexts, 4
+    seconds, growth, room = slope_at(table, sequences, 4.0 * (points[0] + 1.0))
+    assert room == pytest.approx(points[1] - points[0] - 1.0)
+    assert growth == table.growth[4][0]
+    assert seconds == pytest.approx(table.decodes[4] + table.attention[4][0] + growth)
+    assert slope_at(table, sequences, 4.0 * (points[-1] + 5.0))[2] == -1.0
+    assert slope_at(table, sequences, 4.0 * points[-1])[2] == -1.0

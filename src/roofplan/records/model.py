@@ -199,7 +199,6 @@ class Mixture:
     router : matrix that scores the experts.
     shared : matrices applied to every token (shared experts and their gates).
     vectors : other learned numbers outside the experts [parameters].
-    expert_vectors : other learned numbers per expert [parameters].
     groups, chosen_groups : groups of neighbouring experts, and those that a token's experts may come from; 1 of 1 without limit [1].
     """
 
@@ -209,14 +208,13 @@ class Mixture:
     router: Linear | None
     shared: tuple[Group, ...] = ()
     vectors: int = 0
-    expert_vectors: int = 0
     groups: int = 1
     chosen_groups: int = 1
 
     @property
     def per_expert(self) -> int:
         """Learned numbers of one routed expert [parameters]."""
-        return _count(self.expert) + self.expert_vectors
+        return _count(self.expert)
 
     @property
     def routed(self) -> int:

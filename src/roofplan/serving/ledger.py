@@ -47,7 +47,7 @@ def layer_bytes(layer: Layer, split: Split) -> float:
         stored += _group_bytes(mixer.groups, split.attention, kv_heads) + mixer.vectors * ACTIVATION_BYTES
     for feed in layer.feed_forwards:
         if isinstance(feed, Mixture):
-            one = _group_bytes(feed.expert, split.expert_width, 1) + feed.expert_vectors * ACTIVATION_BYTES
+            one = _group_bytes(feed.expert, split.expert_width, 1)
             held = math.ceil(feed.experts / split.ep) if split.ep > 1 else feed.experts
             router = _linear_bytes(feed.router, 1.0) if feed.router else 0.0
             stored += held * one + _group_bytes(feed.shared, split.tp, 1) + router + feed.vectors * ACTIVATION_BYTES
