@@ -198,7 +198,7 @@ A change that `conftest.py` cannot import counts as one that fails tests.
 """
 
 PYTEST = ("pytest", "-q", "-p", "no:randomly", "--no-header", "--tb=no")
-DECLARED = "tests/test_declared.py"
+DECLARED = ("tests/test_declared.py", "tests/test_fit.py::test_classes_of_data")
 REPLAYS = "test_answers_have_not_moved"
 """The test that compares whole answers, and so notices more than others."""
 
@@ -366,8 +366,8 @@ def candidates(mutant, own, mutants, tests, seconds):
         if Path(other.file).parent == Path(mutant.file).parent:
             near[1] |= passing
     far = {test: 0 if test in own else 3 - sum(test in one for one in near) for test in seconds}
-    first = DECLARED if mutant.declares else "" if own else f"tests/test_{Path(mutant.file).parent.name}"
-    far |= {test: -1 for test in far if first and test.startswith(first)}
+    first = DECLARED if mutant.declares else () if own else (f"tests/test_{Path(mutant.file).parent.name}",)
+    far |= {test: -1 for test in far if test.startswith(first)}
     turn = turns(far, random.Random(str(mutant)))  # noqa: S311 - nothing secret
     order = sorted(far, key=lambda test: (far[test], turn[test], REPLAYS not in test, seconds[test]))
     quick = within(QUICK, order, seconds)

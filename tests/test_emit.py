@@ -144,3 +144,12 @@ def test_a_launch_of_an_unknown_framework_names_the_known_ones():
     plan = plan_training("llama-3.1-8b", on="h100-sxm:8", strategy="tp=2").plans[0]
     with pytest.raises(InputError, match=r"--emit.*megatro"):
         training_launch(plan, "megatro")
+
+
+def test_a_launch_ends_with_the_tokens_that_were_asked_for():
+    """A million tokens are 244.1 sequences of 4,096, and 15.3 steps of 16 of them."""
+    asked = {"on": "h100-sxm:8", "batch": "16seq", "sequence": "4096", "tokens": "1M"}
+    plan = plan_training("llama-3.1-8b", **asked).plans[0]
+    assert "--train-samples 245 " in training_launch(plan, "megatron")
+    plan = plan_training("llama-3.1-8b", framework="litgpt", lora="true", **asked).plans[0]
+    assert "--train.max_steps 16 " in training_launch(plan, "litgpt")

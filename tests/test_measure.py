@@ -19,11 +19,11 @@ import trustme
 from mock_server import Mock
 
 from roofplan import observe
-from roofplan.errors import InputError
+from roofplan.errors import InputError, UnsupportedFeature
 from roofplan.evidence.beside import warnings_of
 from roofplan.load.asked import warmup_of
 from roofplan.load.requests import Requests
-from roofplan.measure import endpoint, exchange, namespaces, workers
+from roofplan.measure import client, endpoint, exchange, namespaces, workers
 from roofplan.measure.client import LISTEN, Effort, drive, listening
 from roofplan.measure.endpoint import Unreachable
 from roofplan.measure.exchange import _trusted, target_of
@@ -798,3 +798,26 @@ def test_a_ledger_is_closed_behind_its_block(tmp_path):
         ledger.runs()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         ledger.runs()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no /bin/false")
+def test_a_command_that_fails_is_told_where_it_must_not():
+    assert namespaces._told(["true"], check=True)
+    assert not namespaces._told(["false"], check=False)
+    with pytest.raises(UnsupportedFeature, match="false: 1"):
+        namespaces._told(["false"], check=True)
+
+
+@pytest.mark.parametrize(("late", "sleeps"), [(1.0, [0.0, 0.0, 0.0]), (-1.0, [1.0] * 130)])
+def test_a_late_sender_lets_answers_in_now_and_then(late, sleeps, monkeypatch):
+    slept, sent = [], []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr(client, "clock", lambda: late)
+    monkeypatch.setattr(client.asyncio, "sleep", sleep)
+    requests = SimpleNamespace(arrivals=np.zeros(130))
+    asyncio.run(client._arrive(requests, 0.0, lambda number, due: sent.append((number, due))))
+    assert slept == sleeps
+    assert sent == [(number, 0.0) for number in range(130)]

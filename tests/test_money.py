@@ -1,8 +1,11 @@
 """Prices, demands and energy: what a token costs, and on which load."""
 
 import csv
+import io
 import itertools
 from dataclasses import replace
+from datetime import date, timedelta
+from types import SimpleNamespace
 
 import pytest
 from conftest import FIT
@@ -13,7 +16,10 @@ from roofplan.catalogue.machines import machine
 from roofplan.money.history import CLASSES, WIDTHS, fit_trend, milestones
 from roofplan.money.listed import Route
 from roofplan.money.machine import own
+from roofplan.money.prices import STALE_DAYS
 from roofplan.money.request import _estimated
+from roofplan.present.screens.money import rent_screen
+from roofplan.present.screens.page import Page
 from roofplan.serving import all_in_cost
 from roofplan.timing.power import wall_power
 
@@ -195,3 +201,41 @@ def test_estimated_prices_are_those_of_analysts_in_dollars():
     assert _estimated("h100-sxm")
     assert not _estimated("a10")
     assert not _estimated("nosuch")
+
+
+def test_quotations_are_listed_a_dozen_at_most_and_old_ones_are_marked():
+    def quoted(days, value, count=1):
+        day = (date.today() - timedelta(days=days)).isoformat()
+        return SimpleNamespace(
+            price=SimpleNamespace(
+                kind="on demand", date=day, middle=-days, value=value, provider="shop", term=None, count=count
+            )
+        )
+
+    out = io.StringIO()
+    rent_screen([quoted(days, 2.0) for days in (0, STALE_DAYS, STALE_DAYS + 1)], Page(out), "h100-sxm")
+    first, *listed = out.getvalue().splitlines()
+    assert first.startswith("h100-sxm | on demand | 3 quotations, 2.00 to 2.00 USD/h, newest")
+    assert [" ! " in line for line in listed[:3]] == [False, False, True]
+    assert "older ones" not in out.getvalue()
+    for count in (12, 13, 15):
+        out = io.StringIO()
+        rent_screen([quoted(0, 1.0 + place) for place in range(count)], Page(out), "h100-sxm")
+        lines = out.getvalue().splitlines()
+        assert sum("by 1" in line or "shop" in line for line in lines) == 12
+        assert any(f"and {count - 12} older ones" in line for line in lines) == (count > 12)
+
+
+def test_bars_of_years_are_as_long_as_their_middle():
+    def quoted(year, value):
+        return SimpleNamespace(
+            price=SimpleNamespace(
+                kind="spot", date=f"{year}-05-05", middle=year, value=value, provider="shop", term="a year", count=None
+            )
+        )
+
+    out = io.StringIO()
+    quotes = [quoted(2024, 10.0), quoted(2024, 4.0), quoted(2024, 3.0), quoted(2025, 0.01), quoted(2026, 5.0)]
+    rent_screen(quotes, Page(out), "h100-sxm")
+    bars = {line.split()[0]: line.count("#") for line in out.getvalue().splitlines() if "#" in line}
+    assert bars == {"2024": 12, "2025": 1, "2026": 15}

@@ -567,3 +567,21 @@ def test_some_wrong_results_look_right_to_comparisons(share):
     assert len(found) / 4000 == pytest.approx(share, abs=0.03)
     assert [_Pool.seen(pool, member, label) for label in (AGREED, -2)] == [AGREED, -2]
     assert _Pool.seen(pool, SimpleNamespace(cheat=None), 7) == 7
+
+
+def test_stays_and_chances_of_members():
+    service = SimpleNamespace(
+        starts=[[0.0, 10.0], [4.0, 12.0, 30.0], [2.0, 20.0]], ends=[[5.0, 15.0], [6.0, 20.0], [9.0]], busy={2}
+    )
+    assert [Service.stay(service, 0, now) for now in (0.0, 4.9, 5.0, 12.0, 15.0, 40.0)] == [
+        (0.0, 5.0),
+        (0.0, 5.0),
+        (10.0, 15.0),
+        (10.0, 15.0),
+        (10.0, 15.0),
+        (10.0, 15.0),
+    ]
+    state = SimpleNamespace(able=[[1, 2], [2]])
+    assert [Service.next_chance(service, state, now) for now in (0.0, 4.0, 12.0)] == [4.0, 12.0, 30.0]
+    service.busy = {1, 2}
+    assert Service.next_chance(service, state, 0.0) == float("inf")

@@ -1,11 +1,14 @@
 """Lines of screens: where they are broken."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofplan.inputs import STDIN
+from roofplan.present.answers.record import shown_model
 from roofplan.present.screens.page import SEPARATORS, WIDTH, folded, wrapped
 from roofplan.present.screens.training import _unit_of
 
@@ -77,3 +80,18 @@ def test_a_measurement_whose_file_cannot_be_written_is_refused_before_it_begins(
 )
 def test_a_long_time_has_a_unit_of_which_it_is_two_at_least(seconds, unit):
     assert _unit_of(seconds)[0] == unit
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("llama-3.1-8b", "llama-3.1-8b"),
+        ("a b.json", "'a b.json'"),
+        (Path("x"), "x"),
+        ("", "own"),
+        (object(), "own"),
+        (STDIN, "-"),
+    ],
+)
+def test_a_command_names_the_model_as_it_was_asked_for(asked, shown):
+    assert shown_model(asked, "own") == shown

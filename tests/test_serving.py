@@ -1882,3 +1882,10 @@ def test_a_context_of_prompt_and_answer_is_not_shortened():
     assert change.flags == {"--on": "x", "--context": str(change.asked.workload.context)}
     assert 4096 <= change.asked.workload.context < 8192
     assert change.size == pytest.approx(math.log(8192 / change.asked.workload.context))
+
+
+def test_a_communicator_takes_memory_where_ranks_talk():
+    alone, two = (plan_serving("llama-3.1-8b", f"h100-sxm:{n}", strategy=f"tp={n}").plans[0] for n in (1, 2))
+    memory = alone.engine.memory
+    assert alone.memory.runtime == memory["runtime_context"].value
+    assert two.memory.runtime == memory["runtime_context"].value + memory["communication"].value

@@ -13,6 +13,7 @@ import pytest
 import roofplan as rp
 from roofplan.errors import InputError
 from roofplan.evidence.beside import planned_in
+from roofplan.present.answers.load import csv_rows
 from roofplan.present.charts.load import under_load
 from roofplan.serving.plan import UnderLoad
 from roofplan.simulation import ranking
@@ -459,3 +460,10 @@ def test_a_file_that_holds_no_plan_is_refused(document, tmp_path):
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match="holds no plan"):
         planned_in(str(path))
+
+
+def test_a_row_of_one_token_has_no_time_between_tokens():
+    rows = csv_rows(rp.simulate("llama-3.1-8b", on="h100-sxm:1", rate="1req/s", output=1, requests=20))
+    assert len(rows) == 20
+    assert {row["output"] for row in rows} == {1}
+    assert {row["tpot"] for row in rows} == {""}

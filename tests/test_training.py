@@ -23,8 +23,9 @@ from roofplan.exports.training import launch
 from roofplan.hf.find import read_model
 from roofplan.laws import activations, collectives, pipeline, reliability
 from roofplan.operations.activations import kept
-from roofplan.operations.training import forward
+from roofplan.operations.training import _mixing, forward
 from roofplan.present.answers.schemas import answer_schema
+from roofplan.records.model import Recurrence
 from roofplan.records.terms import Term
 from roofplan.records.training import MODULES, Adapter, Job, Layout
 from roofplan.timing.hops import slowest_hop
@@ -1585,3 +1586,20 @@ def test_parts_that_differ_from_their_operations_are_faults():
     for off in (1e-7, -1e-7):
         with pytest.raises(AssertionError, match="operations sum to"):
             _part("products", 3e-3 + off, parts, None, None)
+
+
+@pytest.mark.parametrize(("model", "width"), [("mamba-2.8b", 5120), ("qwen3-next-80b-a3b", 4096)])
+def test_a_scan_moves_four_times_the_width_of_its_state(model, width):
+    """Width between the projections: 2 x 2,560 of Mamba, 32 heads of 128 of Gated DeltaNet; two ranks halve it."""
+    layers = read_model(model).decoder.layers
+    mixer = next(one for layer in layers for one in layer.mixers if isinstance(one, Recurrence))
+    job = Job(batch=8, sequence=2048, optimizer=ADAM)
+    for ranks in (1, 2):
+        (scan,) = _mixing(mixer, 1000.0, job, Layout(tp=ranks), catalogue.framework("megatron-core-0.16"))
+        assert (scan.kind, scan.traffic) == ("memory", 1000.0 * 4.0 * width * 2.0 / ranks)
+        assert scan.work == 1000.0 * mixer.update_flops / ranks
+
+
+def test_rates_of_failures_are_those_of_their_sources():
+    presets, _ = catalogue.failures()
+    assert presets["llama3"].rate * 54 * 86400 * 16_384 == pytest.approx(419, rel=1e-3)
