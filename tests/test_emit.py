@@ -151,5 +151,5 @@ def test_a_launch_ends_with_the_tokens_that_were_asked_for():
     asked = {"on": "h100-sxm:8", "batch": "16seq", "sequence": "4096", "tokens": "1M"}
     plan = plan_training("llama-3.1-8b", **asked).plans[0]
     assert "--train-samples 245 " in training_launch(plan, "megatron")
-    plan = plan_training("llama-3.1-8b", framework="litgpt", lora="true", **asked).plans[0]
+    plan = plan_training("llama-3.1-8b", framework="litgpt", method="lora", **asked).plans[0]
     assert "--train.max_steps 16 " in training_launch(plan, "litgpt")

@@ -164,7 +164,7 @@ def _updates(layer: Layer, tokens: Number, layout: Layout, model: Model, adapter
     table = []
     for group, tensor in groups_of(layer, layout):
         if adapter.scales:
-            scaled = tokens * width(group, tensor, 1) * ACTIVATION_BYTES
+            scaled = tokens * width(group, tensor) * ACTIVATION_BYTES
             table.append(Kept(f"outputs of {'+'.join(words(group))} before they are scaled", "adapter", scaled))
         updated = [linear for linear in group if linear.name.rsplit(".", 1)[-1] in adapter.targets]
         if not updated:
@@ -222,11 +222,11 @@ def update_entries(group: Group, adapter: Adapter) -> float:
     return found
 
 
-def width(group: Group, tensor: Number, kv_heads: int) -> Number:
+def width(group: Group, tensor: Number) -> Number:
     """Return the output width of a fused matmul on one rank [1]."""
     found: Number = 0.0
     for linear in group:
-        found = found + linear.outputs * linear.copies * fraction(linear, tensor, kv_heads)
+        found = found + linear.outputs * linear.copies * fraction(linear, tensor, None)
     return found
 
 
@@ -241,7 +241,7 @@ def _mixer(
         return _attention(mixer, tokens, sequence, layout, framework)
     if isinstance(mixer, LatentAttention):
         return _latent(mixer, tokens, sequence, layout, framework)
-    entering = width(mixer.groups[0], layout.tp, 1)
+    entering = width(mixer.groups[0], layout.tp)
     leaving = mixer.groups[-1][0].inputs * mixer.groups[-1][0].copies / layout.tp
     return [
         Kept("inputs of the recurrence", "core_attn", tokens * entering * ACTIVATION_BYTES),
@@ -323,7 +323,7 @@ def _dense(feed: Dense, tokens: Number, layout: Layout, framework: Framework, mo
         *(
             Kept("input of the activation function", linear.name.rsplit(".", 1)[-1], size)
             for linear in feed.groups[0]
-            for size in [tokens * width((linear,), layout.tp, 1) * ACTIVATION_BYTES]
+            for size in [tokens * width((linear,), layout.tp) * ACTIVATION_BYTES]
         ),
         Kept("its inner copies", f"{module}_act", copies * tokens * leaving * ACTIVATION_BYTES),
         Kept("input of the last product", f"{module}_act", tokens * leaving * ACTIVATION_BYTES, words(last)),
@@ -397,7 +397,7 @@ def widest_gradient(layer: Layer, tokens: Number, layout: Layout, model: Model) 
             hidden, inner = feed.expert[0][0].inputs, sum(linear.outputs for linear in feed.expert[0])
             wide = wide + visits * (hidden + inner)
         else:
-            wide = wide + tokens * width(feed.groups[0], layout.tp, 1)
+            wide = wide + tokens * width(feed.groups[0], layout.tp)
     return wide * ACTIVATION_BYTES + stream_bytes(tokens, layout, model)
 
 
@@ -437,5 +437,5 @@ def _shape(
     for block in [group] if fused else [(linear,) for linear in group]:
         entries: Number = 0.0
         for linear in block:
-            entries = entries + linear.weights * fraction(linear, tensor, kv_heads)
+            entries = entries + linear.weights * fraction(linear, tensor, None)
         shapes[block[0].inputs, sum(linear.outputs for linear in block)] = entries

@@ -306,7 +306,7 @@ def _feed(feed: Dense, tokens: Number, layout: Layout, model: Model, prefix: str
         )
         for index, group in enumerate(feed.groups)
     ]
-    entering, leaving = width(feed.groups[0], layout.tp, 1), feed.groups[-1][0].inputs / layout.tp
+    entering, leaving = width(feed.groups[0], layout.tp), feed.groups[-1][0].inputs / layout.tp
     moved = tokens * (entering + leaving) * ACTIVATION_BYTES
     made = "shared_experts_act" if prefix else "mlp_act"
     return [*table, Operation(f"{prefix}activation function", "memory", 0.0, moved, makes=((made,),))]

@@ -203,7 +203,7 @@ def _buses(rows: Sequence[Timed]) -> list[Constant]:
     for device, by_ranks in rates.items():
         wire = catalogue.link(catalogue.accelerator(device).host_link or "").bandwidth
         for ranks, rate in by_ranks.items():
-            if ranks <= 2 or rate >= COLLAPSED * by_ranks[2]:
+            if rate >= COLLAPSED * by_ranks[2]:
                 shares[ranks].append(rate / wire)
     note = (
         "share of a card's link; a server whose rate collapses has no peers across its processors, and counts as staged"
