@@ -744,3 +744,25 @@ exit {code}
         said = str(error)
     assert rows == [{"kind": "first", "threads": "3", "more": "yes"}, {"kind": "second"}]
     assert said == ("measuring stopped: it broke" if code else None)
+
+
+def test_figures_fill_a_probe_and_tell_how_far_it_is():
+    rows = [
+        {"kind": "backend", "name": "torch", "library": "b", "device": {"name": "a card", "memory": 7}},
+        {"kind": "pass", "of": 3, "done": 0},
+        *[printed("product"), printed("read")],
+        {"kind": "pass", "of": 3, "done": 1},
+        *[printed("product"), printed("read")],
+        {"kind": "conditions", "told": {"clock": "2 GHz"}},
+        {"kind": "pass", "of": 3, "done": 2},
+        printed("product"),
+        {"kind": "sustained", "seconds": 1.0},
+    ]
+    ticks = []
+    found = probe._filled(attained(), iter(rows), lambda done, of: ticks.append((done, of)))
+    assert ticks == [(1, 1), (2, 2), (3, 6), (4, 6), (5, 6)]
+    assert (found.backend, found.library, found.memory) == ("torch", "b", 7)
+    assert found.conditions | {"clock": "2 GHz", "device": "a card"} == found.conditions
+    assert found.sustained == [{"seconds": 1.0}]
+    bare = probe._filled(attained(), iter([printed("product")]), None)
+    assert (bare.memory, bare.conditions) == (attained().memory, attained().conditions)

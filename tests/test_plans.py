@@ -120,6 +120,8 @@ def test_the_screen_says_how_a_pinned_plan_ranks_and_what_a_smaller_machine_spar
     level = replace(result, standing=replace(result.standing, ratio=1.0, place=2))
     assert "2 of " in " ".join(beside_lines(level, plan))
     assert "the same figure" in " ".join(beside_lines(level, plan))
+    best = replace(result, standing=replace(result.standing, place=1))
+    assert beside_lines(best, plan)[0].split("rank ")[1].strip() == f"the best of {best.standing.of}"
     spared = plan_serving("llama-3.1-70b", ["h100-sxm:2x8"], concurrency=10, tpot="15ms")
     assert " USD/h" in " ".join(beside_lines(spared, spared.plans[0]))
     assert " USD/h" not in " ".join(beside_lines(spared, replace(spared.plans[0], cost=None)))
