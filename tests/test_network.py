@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 from statistics import median
@@ -14,7 +15,9 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.evidence.fits.kernels import kernel_rows
 from roofplan.evidence.fits.messages import BY_PEERS, timed
+from roofplan.operations.table import Operation
 from roofplan.timing.hops import hop_times, mean_hop, slowest_hop
+from roofplan.timing.messages import message_term
 from roofplan.timing.network import (
     Ranks,
     all_reduce,
@@ -218,3 +221,56 @@ def test_ports_that_are_shared_are_cited(on, framework):
     assert (
         ("shared" in net.rests_on) == (net.shared < 1.0) == (on.startswith("a100") and framework == "megatron-lm-3.0")
     )
+
+
+SIZES = (1e3, 64e3, 1e6, 16e6, 300e6, 8e9)
+
+
+def formula_of(leaf):
+    """Return what the printed formula of a message gives with its numbers."""
+    text = (
+        re.sub(r"layers} x \(", "layers} * (", leaf.text.split("; ")[0])
+        .replace(" x ", " * ")
+        .replace("log2", "math.log2")
+    )
+    numbers = {name: repr(one[0] if isinstance(one, tuple) else one) for name, one in leaf.numbers.items()}
+    return eval(text.format_map(numbers), {"math": math})  # noqa: S307 - our own formula
+
+
+@pytest.mark.parametrize(
+    ("on", "ranks", "stride"),
+    [
+        ("h100-sxm:8", 8.0, 1.0),
+        ("h100-sxm:8", 4.0, 2.0),
+        ("h100-sxm:32", 32.0, 1.0),
+        ("h100-sxm:32", 8.0, 4.0),
+        ("h100-sxm:32", 4.0, 8.0),
+        ("h100-sxm:2048", 2048.0, 1.0),
+        ("b200-sxm:8", 8.0, 1.0),
+        ("rtx-4090:8", 8.0, 1.0),
+        ("rtx-4090:8x1@10gbe", 8.0, 1.0),
+        ("mi300x:8", 8.0, 1.0),
+        ("tpu-v5e:16", 16.0, 1.0),
+    ],
+)
+@pytest.mark.parametrize("kind", ["all_reduce", "gather", "exchange"])
+def test_a_message_is_explained_by_the_law_that_times_it(on, ranks, stride, kind):
+    laws = {"all_reduce": all_reduce, "gather": gather, "exchange": exchange}
+    for net in nets(on):
+        group = Ranks(ranks, net, stride)
+        for size in SIZES:
+            seconds = laws[kind](size, group)
+            op = Operation(
+                "m", kind, 0.0, size, kernels=0.0, ranks=ranks, text="{tokens} tokens", numbers={"tokens": 1.0}
+            )
+            term = message_term(op, seconds, group, "{layers}", {"layers": 3.0})
+            assert float(term.value) == pytest.approx(3.0 * float(seconds), rel=1e-9)
+            leaves = term.parts or (term,)
+            assert sum(float(one.value) for one in leaves) == pytest.approx(3.0 * float(seconds), rel=1e-9)
+            for one in leaves:
+                assert one.sources
+                assert one.numbers["tokens"] == 1.0
+                if "(" in one.text:
+                    assert formula_of(one) == pytest.approx(float(one.value), rel=1e-9)
+                elif not one.parts:
+                    assert kind != "all_reduce"
