@@ -22,12 +22,15 @@ from roofplan.evidence.fits import training as fits
 from roofplan.exports.training import launch
 from roofplan.hf.find import read_model
 from roofplan.laws import activations, collectives, pipeline, reliability
-from roofplan.operations.activations import kept
+from roofplan.operations.activations import distinct_weights, kept, width
+from roofplan.operations.table import Split
 from roofplan.operations.training import _mixing, forward
 from roofplan.present.answers.schemas import answer_schema
 from roofplan.records.model import Recurrence
+from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term
 from roofplan.records.training import MODULES, Adapter, Job, Layout
+from roofplan.serving.ledger import layer_bytes
 from roofplan.timing.hops import slowest_hop
 from roofplan.timing.network import Ranks, all_reduce, exchange
 from roofplan.training import certainty, flops_per_token, ranking, search
@@ -41,7 +44,7 @@ from roofplan.training.ranking import plan_all
 from roofplan.training.request import _least_devices, capacity_of
 from roofplan.training.run import run
 from roofplan.training.search import SHARES_OF_LAYERS, why_not_tensor
-from roofplan.training.stages import even, stages
+from roofplan.training.stages import even, layer_parameters, stages
 from roofplan.training.step import _slowest as slowest_stage
 from roofplan.training.step import step
 from roofplan.training.terms import _part, step_term
@@ -1603,3 +1606,17 @@ def test_a_scan_moves_four_times_the_width_of_its_state(model, width):
 def test_rates_of_failures_are_those_of_their_sources():
     presets, _ = catalogue.failures()
     assert presets["llama3"].rate * 54 * 86400 * 16_384 == pytest.approx(419, rel=1e-3)
+
+
+@pytest.mark.parametrize("ranks", [1, 4, 8, 16])
+def test_keys_and_values_are_replicated_over_more_ranks_than_heads(ranks):
+    """Llama-3.1-8B: 32 heads of 128, eight of keys and values, and 14,336 between feed-forward matrices."""
+    layer = read_model("llama-3.1-8b").decoder.layers[0]
+    kv = max(1.0 / ranks, 1.0 / 8.0) * 2 * 1024 * 4096
+    others = 4096 * 4096 * 2 + 3 * 4096 * 14336
+    assert layer_parameters(layer, Layout(tp=ranks)).matrices == pytest.approx(others / ranks + kv)
+    assert layer_bytes(layer, Split.of(Strategy(tp=ranks))) == pytest.approx(2.0 * (others / ranks + kv + 2 * 4096))
+    fused = 4096 * 4096 / ranks + kv
+    shapes = fused + (4096 * 4096 + 2 * 4096 * 14336 + 4096 * 14336) / ranks
+    assert distinct_weights([layer, layer], Layout(tp=ranks)) == pytest.approx(shapes)
+    assert width(layer.feed_forwards[0].groups[0], float(ranks)) == 2.0 * 14336 / ranks

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from roofplan.laws import Number, activations, where
 from roofplan.laws import memory as memory_laws
-from roofplan.operations.table import ACTIVATION_BYTES, fraction
+from roofplan.operations.table import ACTIVATION_BYTES, fraction, kv_heads_of
 from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Mixture, Model, Recurrence
 from roofplan.records.training import Adapter, Framework, Job, Layout
 
@@ -226,7 +226,7 @@ def width(group: Group, tensor: Number) -> Number:
     """Return the output width of a fused matmul on one rank [1]."""
     found: Number = 0.0
     for linear in group:
-        found = found + linear.outputs * linear.copies * fraction(linear, tensor, None)
+        found = found + linear.outputs * linear.copies * fraction(linear, tensor)
     return found
 
 
@@ -416,15 +416,15 @@ def distinct_weights(layers: Sequence[Layer], layout: Layout) -> Number:
     shapes: dict[tuple[float, ...], Number] = {}
     for layer in layers:
         for mixer in layer.mixers:
-            kv_heads = mixer.kv_heads if isinstance(mixer, Attention) else 1
+            kv_heads = kv_heads_of(mixer)
             for index, group in enumerate(mixer.groups):
                 _shape(shapes, group, layout.tp, kv_heads, fused=index == 0 and isinstance(mixer, Attention))
         for feed in layer.feed_forwards:
             for group in feed.groups if isinstance(feed, Dense) else feed.shared:
-                _shape(shapes, group, layout.tp, 1, fused=True)
+                _shape(shapes, group, layout.tp, None, fused=True)
             # expert matrices are not divided by width
             for group in feed.expert if isinstance(feed, Mixture) else ():
-                _shape(shapes, group, 1.0, 1, fused=True)
+                _shape(shapes, group, 1.0, None, fused=True)
     total: Number = 0.0
     for entries in shapes.values():
         total = total + entries
@@ -432,10 +432,10 @@ def distinct_weights(layers: Sequence[Layer], layout: Layout) -> Number:
 
 
 def _shape(
-    shapes: dict[tuple[float, ...], Number], group: Group, tensor: Number, kv_heads: int, *, fused: bool
+    shapes: dict[tuple[float, ...], Number], group: Group, tensor: Number, kv_heads: int | None, *, fused: bool
 ) -> None:
     for block in [group] if fused else [(linear,) for linear in group]:
         entries: Number = 0.0
         for linear in block:
-            entries = entries + linear.weights * fraction(linear, tensor, None)
+            entries = entries + linear.weights * fraction(linear, tensor, kv_heads)
         shapes[block[0].inputs, sum(linear.outputs for linear in block)] = entries

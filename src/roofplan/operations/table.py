@@ -9,7 +9,7 @@ from typing import NamedTuple
 from roofplan import catalogue
 from roofplan.catalogue.codec import Table
 from roofplan.laws import Number, larger, matmul, memory, parameters
-from roofplan.records.model import Group, Linear, Model
+from roofplan.records.model import Attention, Group, LatentAttention, Linear, Model, Recurrence
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import NONE, Numbers
 
@@ -251,7 +251,12 @@ def compute_format(format_id: str, activation: str | None, base: str) -> str:
     return wanted
 
 
-def fraction(linear: Linear, tensor: Number, kv_heads: int | None) -> Number:
+def kv_heads_of(mixer: Attention | LatentAttention | Recurrence) -> int | None:
+    """Return the KV heads by which matrices of a mixer are split, None where none is split so [1]."""
+    return mixer.kv_heads if isinstance(mixer, Attention) else None
+
+
+def fraction(linear: Linear, tensor: Number, kv_heads: int | None = None) -> Number:
     """Return the share of a matrix that each of `tensor` ranks holds.
 
     Parameters

@@ -19,6 +19,7 @@ from roofplan.operations.table import (
     STATE_UPDATE,
     Operation,
     element_bytes,
+    kv_heads_of,
     label_of,
     product,
 )
@@ -62,9 +63,10 @@ def forward(
     for mixer in layer.mixers:
         table += _collective(tokens, layout, model, "before attention", forward=True, entering=True)
         for index, group in enumerate(mixer.groups):
-            heads = mixer.kv_heads if isinstance(mixer, Attention) else None
             leaving = index == len(mixer.groups) - 1
-            made = product(label_of(group), group, tokens, layout.tp, model, leaving=leaving, kv_heads=heads)
+            made = product(
+                label_of(group), group, tokens, layout.tp, model, leaving=leaving, kv_heads=kv_heads_of(mixer)
+            )
             table.append(made._replace(makes=_made_by(group)))
         table += _mixing(mixer, tokens, job, layout, framework)
         table += _collective(tokens, layout, model, "after attention", forward=True, entering=False)

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from roofplan.errors import InputError
 from roofplan.laws import memory
 from roofplan.operations import head_format
-from roofplan.operations.table import ACTIVATION_BYTES, Split, element_bytes, fraction
+from roofplan.operations.table import ACTIVATION_BYTES, Split, element_bytes, fraction, kv_heads_of
 from roofplan.records import units
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import CPU, Machine
-from roofplan.records.model import Attention, Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
+from roofplan.records.model import Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.source import document
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term, total
 from roofplan.records.workload import Workload
 
 
-def _group_bytes(groups: tuple[Group, ...], tensor: float, kv_heads: int) -> float:
+def _group_bytes(groups: tuple[Group, ...], tensor: float, kv_heads: int | None = None) -> float:
     return sum(_linear_bytes(linear, float(fraction(linear, tensor, kv_heads))) for group in groups for linear in group)
 
 
@@ -43,16 +43,15 @@ def layer_bytes(layer: Layer, split: Split) -> float:
     """
     stored = layer.vectors * ACTIVATION_BYTES
     for mixer in layer.mixers:
-        kv_heads = mixer.kv_heads if isinstance(mixer, Attention) else 1
-        stored += _group_bytes(mixer.groups, split.attention, kv_heads) + mixer.vectors * ACTIVATION_BYTES
+        stored += _group_bytes(mixer.groups, split.attention, kv_heads_of(mixer)) + mixer.vectors * ACTIVATION_BYTES
     for feed in layer.feed_forwards:
         if isinstance(feed, Mixture):
-            one = _group_bytes(feed.expert, split.expert_width, 1)
+            one = _group_bytes(feed.expert, split.expert_width)
             held = math.ceil(feed.experts / split.ep) if split.ep > 1 else feed.experts
             router = _linear_bytes(feed.router, 1.0) if feed.router else 0.0
-            stored += held * one + _group_bytes(feed.shared, split.tp, 1) + router + feed.vectors * ACTIVATION_BYTES
+            stored += held * one + _group_bytes(feed.shared, split.tp) + router + feed.vectors * ACTIVATION_BYTES
         else:
-            stored += _group_bytes(feed.groups, split.tp, 1) + feed.vectors * ACTIVATION_BYTES
+            stored += _group_bytes(feed.groups, split.tp) + feed.vectors * ACTIVATION_BYTES
     return stored
 
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from roofplan.laws import Number, up
-from roofplan.operations.table import fraction
-from roofplan.records.model import Attention, Dense, Layer, Mixture, Model
+from roofplan.operations.table import fraction, kv_heads_of
+from roofplan.records.model import Dense, Layer, Mixture, Model
 from roofplan.records.training import Layout
 
 
@@ -125,7 +125,7 @@ def layer_parameters(layer: Layer, layout: Layout) -> Share:
     others: Number = float(layer.vectors)
     experts: Number = 0.0
     for mixer in layer.mixers:
-        kv_heads = mixer.kv_heads if isinstance(mixer, Attention) else 1
+        kv_heads = kv_heads_of(mixer)
         others = others + mixer.vectors
         for group in mixer.groups:
             for linear in group:
