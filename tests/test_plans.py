@@ -18,7 +18,7 @@ from roofplan.evidence.predictions import validated
 from roofplan.exports.serving import launch
 from roofplan.hf.find import read_model
 from roofplan.operations.training import forward
-from roofplan.present.screens.plans import beside_lines
+from roofplan.present.screens.plans import beside_lines, link_text
 from roofplan.records import units
 from roofplan.records.strategy import Strategy
 from roofplan.records.ties import TIE
@@ -635,3 +635,15 @@ def test_an_adapter_that_contradicts_itself_is_refused(more, said):
 def test_the_longest_request_is_the_next_power_of_two_within_the_positions(prompt, answer, positions, longest):
     given = SimpleNamespace(input=prompt, output=answer)
     assert lengths_of(given, None, positions) == (int(prompt), int(answer), longest)
+
+
+@pytest.mark.parametrize("on", ["h100-sxm:8", "h100-pcie:4", "rtx-4090:8", "mi300x:8", "tpu-v5e:8", "h100-sxm:1"])
+def test_links_of_a_machine_are_told_with_their_rate(on):
+    (box,) = machine(on)
+    text = link_text(box)
+    if box.per_host > 1 and box.scale_up is not None:
+        own = box.device.value("link_bandwidth")
+        rate = box.scale_up.bandwidth if own is None else own
+        assert f"{box.scale_up.name} {units.significant(rate / 1e9)} GB/s one way" in text
+    else:
+        assert "one way" not in text or box.scale_up is None

@@ -51,6 +51,7 @@ from roofplan.serving.ledger import widest
 from roofplan.serving.plan import figures_of
 from roofplan.serving.prompts import host_of_passes
 from roofplan.serving.request import pins
+from roofplan.serving.rules import _cuts
 from roofplan.serving.step import PIECES, engine_term, launched, replayed, step_operations, step_term
 from roofplan.timing.figures import THROUGHPUT, TIME_PER_TOKEN
 from roofplan.timing.kernels import ROOFLINE, compute_rate, kernels_of, started_of
@@ -1889,3 +1890,23 @@ def test_a_communicator_takes_memory_where_ranks_talk():
     memory = alone.engine.memory
     assert alone.memory.runtime == memory["runtime_context"].value
     assert two.memory.runtime == memory["runtime_context"].value + memory["communication"].value
+
+
+@pytest.mark.parametrize(
+    ("stored", "tensor", "said"),
+    [
+        ("fp8-block", 1, None),
+        ("fp8-block", 2, "width 8320 / tp 2 = 4160 is not a multiple of the 128 of fp8-block"),
+        ("bf16", 2, None),
+        ("bf16", 3, "width 8320 is not divisible by tensor parallel size (3)"),
+        ("q8_0", 2, None),
+    ],
+)
+def test_a_feed_forward_is_cut_at_whole_blocks(stored, tensor, said):
+    up, down = (
+        replace(linear(f"mlp.{name}_proj", *sizes), format=stored)
+        for name, sizes in (("up", (4096, 8320)), ("down", (8320, 4096)))
+    )
+    engine = catalogue.engine("vllm-0.33")
+    found = _cuts(((up,), (down,)), tensor, engine)
+    assert found == (None if said is None else f"{engine.id}: {said}")

@@ -1620,3 +1620,10 @@ def test_keys_and_values_are_replicated_over_more_ranks_than_heads(ranks):
     shapes = fused + (4096 * 4096 + 2 * 4096 * 14336 + 4096 * 14336) / ranks
     assert distinct_weights([layer, layer], Layout(tp=ranks)) == pytest.approx(shapes)
     assert width(layer.feed_forwards[0].groups[0], float(ranks)) == 2.0 * 14336 / ranks
+
+
+def test_a_machine_that_cannot_run_a_layout_leaves_the_others():
+    found = plan_training("llama-3.1-8b", ["h100-sxm:6", "h100-sxm:8"], strategy="tp=8", batch="8seq")
+    assert {plan.machine.text for plan in found.plans} == {"h100-sxm:8"}
+    with pytest.raises(StrategyError):
+        plan_training("llama-3.1-8b", ["h100-sxm:6"], strategy="tp=8", batch="8seq")
