@@ -19,6 +19,7 @@ from roofplan.evidence.fits.intervals import (
     COVERED,
     LEAST_SOURCES,
     OutcomeArrays,
+    _factors_of_groups,
     beyond_left_out,
     coverage,
     fit_intervals,
@@ -644,3 +645,15 @@ def test_a_run_cut_to_its_device_counts_by_the_end_that_is_not_cut():
 )
 def test_constants_have_the_grade_of_what_they_were_fitted_on(said, grade):
     assert grade_of_constant(SimpleNamespace(**said), "NVIDIA") == grade
+
+
+@pytest.mark.parametrize(("members", "count"), [(4, 0), (5, 1), (6, 1)])
+def test_an_axis_of_few_members_widens_nothing(members, count):
+    outcomes = SimpleNamespace(
+        errors=np.arange(1.0, 13.0), spreads=lambda _: np.full(12, 2.0), members=[np.arange(12) % members]
+    )
+    found = list(_factors_of_groups(outcomes, None))
+    assert len(found) == count
+    assert all(4.5 < one < 6.0 for one in found)
+    outcomes.members = [np.where(np.arange(12) < 6, np.arange(12), -1)]
+    assert [one < 3.1 for one in _factors_of_groups(outcomes, None)] == [True]

@@ -11,6 +11,7 @@ from roofplan.inputs import STDIN
 from roofplan.present.answers.record import shown_model
 from roofplan.present.screens.page import SEPARATORS, WIDTH, folded, wrapped
 from roofplan.present.screens.training import _unit_of
+from roofplan.questions.gathered import as_json
 
 WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=30), min_size=1, max_size=40)
 
@@ -95,3 +96,11 @@ def test_a_long_time_has_a_unit_of_which_it_is_two_at_least(seconds, unit):
 )
 def test_a_command_names_the_model_as_it_was_asked_for(asked, shown):
     assert shown_model(asked, "own") == shown
+
+
+def test_no_document_holds_what_json_has_no_word_for():
+    assert as_json({"a": 1}, indented=False) == '{"a": 1}\n'
+    assert as_json({"a": 1}) == '{\n "a": 1\n}\n'
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="JSON"):
+            as_json({"a": value})
