@@ -43,7 +43,8 @@ class Member:
                 self.computed,
             )
             need = core.wanted(s, state, self.steps, self.decoding, 1)
-        sent, count, tokens, own = state.sent[records.SENT], 0, 0, 0.0
+        sent, count = state.sent[records.SENT], 0
+        tokens, own = 0, 0.0
         due = self.head < sent and self.r.ready[self.head] <= now
         if self.partial != OUT or ((due or len(state.waiting) > 0) and not lost):
             beside = need if s.mixes else 0.0
