@@ -378,7 +378,11 @@ def alike(test):
     """Return what a test has in common with those that see much the same: its function, of replays the command or the scene too."""
     function, _, case = test.partition("[")
     words = case.rstrip("]_0123456789").split()
-    return function, *(words[: 2 if words[0] == "calls" else 1] if REPLAYS in function and words else ())
+    return function, *(words[: 2 if words[0] in OF_SEVERAL else 1] if REPLAYS in function and words else ())
+
+
+OF_SEVERAL = {"calls", "screen", "pool", "cost", "rows"}
+"""First words of replays that the second one divides into kinds."""
 
 
 def turns(tests, chance):
