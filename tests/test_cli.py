@@ -57,6 +57,10 @@ BAD = [
         "separate settings by commas",
     ),
     (["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--csv", "-"], "--csv: give the file to write"),
+    (
+        ["serve", "llama-3.1-70b", "--on", "h100-sxm:8", "--csv", "a", "--html", "a"],
+        "--csv and --html: a cannot hold both",
+    ),
     (["cost", "chip", "h100-sxm", "--dies", "3"], "--dies describes a chip of your own"),
     (["serve"], "MODEL is missing"),
     (["serve", "llama-3.1-70b", "--onn", "h100-sxm:8"], "--onn"),

@@ -117,6 +117,11 @@ RECORD = ServeInputs(model="llama-3.1-8b", on="h100-sxm:1")
         (("llama-3.1-8b",), {"datacenter": "no"}, "expected true or false"),
         (("llama-3.1-8b",), {"strategy": {"tp": 1}}, "expected a text"),
         (("llama-3.1-8b",), {"draft": "1:0.5", "draft_tokens": "1:0.8"}, "draft is given twice"),
+        (
+            ("llama-3.1-8b",),
+            {"on": "h100-sxm:8", "progress": 0},
+            "progress: give a function of what is done and of the whole",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:draft_tokens")

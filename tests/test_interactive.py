@@ -221,3 +221,9 @@ def test_notebooks_run(path):
     book = nbformat.read(path, as_version=4)
     client.NotebookClient(book, timeout=300, kernel_name="python3").execute()
     assert all(one.get("outputs") for one in book.cells if one.cell_type == "code")
+
+
+def test_a_loaded_model_is_a_model_of_every_question():
+    loaded = rp.load_model("llama-3.1-8b")
+    assert rp.plan_serving(loaded, on="h100-sxm:1").plans[0].model == loaded.model
+    assert rp.plan_training(loaded, on="h100-sxm:8", batch="8seq").plans[0].model == loaded.model

@@ -1,6 +1,7 @@
 """Lines of screens: where they are broken."""
 
 import itertools
+import shlex
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,11 @@ def test_no_document_holds_what_json_has_no_word_for():
     for value in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="JSON"):
             as_json({"a": value})
+
+
+@pytest.mark.parametrize("name", ["it's a long name", "two 'quoted' words", 'a "double" quote', "plain"])
+def test_a_command_in_pieces_is_the_command(name):
+    command = f"roofplan simulate {shlex.quote(name * 3)} --on h100-sxm:8 --strategy tp=8 --rate 4req/s --input {shlex.quote(name)} --output 300 --context 4096"
+    pieces = folded(command, end=" \\")
+    assert all(piece.endswith(" \\") for piece in pieces[:-1])
+    assert shlex.split("\n".join(pieces).replace("\\\n", " ")) == shlex.split(command)

@@ -197,7 +197,7 @@ def plan_serving(
     return found
 
 
-def model_of(source: str | Path | Mapping[str, Any] | Model) -> Model:
+def model_of(source: str | Path | Mapping[str, Any] | Model | Loaded) -> Model:
     """Return the model that a name, a path or a configuration means.
 
     Parameters
@@ -208,6 +208,8 @@ def model_of(source: str | Path | Mapping[str, Any] | Model) -> Model:
     -------
     The model; one that is given as it is.
     """
+    if isinstance(source, Loaded):
+        return source.model
     if isinstance(source, Model):
         return source
     return load_model(source).model if isinstance(source, Mapping) else read_model(str(source))

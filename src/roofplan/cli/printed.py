@@ -65,9 +65,12 @@ class Printed(Reply):
         write(file, title, text.getvalue(), pictures())
 
     def check_table(self) -> None:
-        """Refuse a table without a name before anything is computed."""
-        if self.out("csv") in {"", "-"}:
-            raise InputError("--csv: give the file to write", argument="--csv", value=self.out("csv"))
+        """Refuse a table without a name, or with that of the page, before anything is computed."""
+        table = self.out("csv")
+        if table in {"", "-"}:
+            raise InputError("--csv: give the file to write", argument="--csv", value=table)
+        if table is not None and table == self.out("html"):
+            raise InputError(f"--csv and --html: {table} cannot hold both", argument="--csv", value=table)
 
     def check_places(self, **others: str | None) -> None:
         """Refuse files that cannot be written, those of other inputs too, before hours are spent on what they shall hold."""

@@ -227,6 +227,9 @@ def takes(record: type[Inputs]) -> Callable[[Callable[..., Any]], Callable[..., 
             asked = given[0] if whole else record.of(dict(zip(places, given, strict=False)) | inputs, function.__name__)
             if any(one.metadata["required"] and getattr(asked, name) is None for name, one in record.each().items()):
                 raise InputError(f"{function.__name__}: {places[0]} is missing", argument=places[0])
+            progress = others.get("progress")
+            if progress is not None and not callable(progress):
+                raise InputError("progress: give a function of what is done and of the whole", argument="progress")
             return function(asked, **others)
 
         kinds = record.kinds()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TextIO
 
@@ -85,7 +86,7 @@ def folded(text: str, indent: int = 16, end: str = "") -> list[str]:
     while len(text) > WIDTH:
         cut = text.rfind(" ", indent + 1, WIDTH + 1 - len(end))
         if end:  # a command is cut outside of its quotes
-            while cut > 0 and text.count("'", 0, cut) % 2:
+            while cut > 0 and _within_quotes(text[:cut]):
                 cut = text.rfind(" ", indent + 1, cut)
         while cut > 0 and text[cut:].lstrip()[:2] in SEPARATORS:  # a separator ends its line
             cut = cut + 2 if cut + 2 <= WIDTH else text.rfind(" ", indent + 1, cut)
@@ -94,6 +95,15 @@ def folded(text: str, indent: int = 16, end: str = "") -> list[str]:
         pieces.append(text[:cut].rstrip() + end)
         text = " " * indent + text[cut:].lstrip()
     return [*pieces, text]
+
+
+def _within_quotes(command: str) -> bool:
+    """Return whether the beginning of a command ends inside of quotes."""
+    try:
+        shlex.split(command)
+    except ValueError:
+        return True
+    return False
 
 
 SEPARATORS = ("· ", "+ ")
