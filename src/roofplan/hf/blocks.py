@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from roofplan.errors import ConfigError
 from roofplan.hf.fields import Fields
-from roofplan.records.model import Attention, Dense, Group, LatentAttention, Layer, Linear, Mixture, Recurrence, Split
-
-Layers = tuple[Layer, ...]
+from roofplan.records.model import Attention, Dense, Group, LatentAttention, Linear, Mixture, Recurrence, Split
 
 
 def linear(

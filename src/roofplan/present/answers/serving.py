@@ -32,8 +32,6 @@ from roofplan.present.answers.record import (
 from roofplan.present.screens.explain import source_text
 from roofplan.serving import Plan, Result, UnderLoad, better, bounds, first_bound
 
-EXPLAIN_DEPTH = 4
-
 
 @members
 class Precision:
