@@ -15,10 +15,17 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.evidence.fits.kernels import kernel_rows
 from roofplan.evidence.fits.messages import BY_PEERS, timed
-from roofplan.operations.table import Operation
+from roofplan.hf.find import read_model
+from roofplan.operations import UNPADDED, layer_operations
+from roofplan.operations.table import Operation, Split
+from roofplan.operations.table import Step as WholeStep
+from roofplan.operations.training import forward
+from roofplan.records.strategy import Strategy
+from roofplan.records.training import Job, Layout
 from roofplan.timing.hops import hop_times, mean_hop, slowest_hop
 from roofplan.timing.messages import message_term
 from roofplan.timing.network import (
+    MESSAGES,
     Ranks,
     all_reduce,
     between_hosts,
@@ -274,3 +281,25 @@ def test_a_message_is_explained_by_the_law_that_times_it(on, ranks, stride, kind
                     assert formula_of(one) == pytest.approx(float(one.value), rel=1e-9)
                 elif not one.parts:
                     assert kind != "all_reduce"
+
+
+def test_numbers_of_a_message_and_of_its_law_have_different_names():
+    """An explanation holds both; a name that stood twice would show one number in the place of the other."""
+    of_laws = {"start", "step", "group", "size", "rate", "kind", "layers"}
+    seen = set()
+    for name in ("llama-3.1-8b", "deepseek-v3", "qwen3-next-80b-a3b"):
+        model = read_model(name)
+        job = Job(sequence=4096, batch=64, optimizer=catalogue.optimizers()["adam"])
+        for layer in dict.fromkeys(model.decoder.layers):
+            split = Split.of(Strategy(tp=4, dp=2, ep=8))
+            table = layer_operations(
+                layer, WholeStep(new=512.0, requests=1.0, sequences=8.0, context=100.0), split, model, 2.0, UNPADDED
+            )
+            for parallel in (True, False):
+                layout = Layout(tp=4, cp=2, ep=2, dp=4, sequence_parallel=parallel)
+                table += forward(layer, 4096.0, job, layout, model, MEGATRON)
+            for op in table:
+                if op.kind in MESSAGES:
+                    seen.add(op.kind)
+                    assert of_laws.isdisjoint(op.numbers), op.name
+    assert {"all_reduce", "gather", "exchange"} <= seen
