@@ -56,23 +56,10 @@ def test_the_nearest_scope_holds():
 
 
 STEP_BY_STEP = {
-    *(
-        "evidence.fits.engines.Decode",
-        "evidence.fits.hierarchy.Fitted",
-        "evidence.fits.own.Refit",
-        "evidence.fits.training.Steps",
-    ),
-    *("money.machine.Owned", "money.tokens.Supply", "money.tokens.TokenCosts"),
-    *(
-        "records.tally.Counts",
-        "serving.plan.Tally",
-        "serving.plan.Result",
-    ),
-    *("measure.client.Effort", "measure.stream.Stream"),
+    *("records.tally.Counts", "serving.plan.Tally", "serving.plan.Result", "training.search.Tally"),
+    *("measure.client.Effort", "measure.stream.Stream", "evidence.scoring.Validation"),
     *("pool.checks.Tally", "pool.checks.Checked", "pool.service.Outcome"),
-    *("training.ranking.TrainingResult", "training.search.Tally", "training.search.Found"),
     *("training.step.Pass", "training.step.Passes"),
-    *("evidence.inference.InferenceCase", "evidence.scoring.Validation", "evidence.training.TrainingCase"),
 }
 """Classes of data that are filled while an answer is worked out; all others are values."""
 DERIVES = {"serving.plan.Plan"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -457,8 +457,7 @@ def token_costs(
         priced_tokens(cheapest_for(result.plans, demand), result, demand, terms, prices, route, training)
         for demand in demands_of(asked, result.plans[0].workload)
     ]
-    first.others = others
-    return first
+    return replace(first, others=others)
 
 
 @takes(BenchmarksInputs)

@@ -84,7 +84,7 @@ PROMPT, ANSWER, CACHE, LENGTHS, LAYOUT, DATA_SET = "prompt", "answer", "cache", 
 """Inputs that rows may omit and that have other plausible values."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceCase:
     """A published serving run.
 

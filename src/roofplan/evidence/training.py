@@ -31,7 +31,7 @@ NEEDED = (
 """Columns without which no row can be predicted."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingCase:
     """A published training run.
 

@@ -121,7 +121,7 @@ class Item:
         return self.kind == "quote" and age_days(self.date) > STALE_DAYS
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
     """An owned machine and its cost.
 

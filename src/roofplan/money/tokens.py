@@ -105,7 +105,7 @@ class BreakEven:
     grade: str
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
     """Machines that serve the demand for a month.
 
@@ -151,7 +151,7 @@ class Supply:
         return float(month_term(self.hourly, self.owned, _served(self.hourly, demand), central(self.inputs)).value)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCosts:
     """Cost of a month's tokens, and where it breaks even.
 
@@ -312,16 +312,20 @@ def supply(
         swings=tornado(bill, inputs),
         owned=owned,
     )
-    if api is not None:
-        tariff = api.blended / demand.tokens
+    if api is None:
+        return found
+    tariff = api.blended / demand.tokens
 
-        def over(values: Values) -> Number:
-            return tariff / full_cost(hourly, owned, served, values).value
+    def over(values: Values) -> Number:
+        return tariff / full_cost(hourly, owned, served, values).value
 
-        found.over = interval(over, inputs)
-        found.even = break_even(over, served, inputs, found.over.grade)
-        found.apart = apart(tariff, full_cost(hourly, owned, served, at), served.use, training, api.source)
-    return found
+    dearer = interval(over, inputs)
+    return replace(
+        found,
+        over=dearer,
+        even=break_even(over, served, inputs, dearer.grade),
+        apart=apart(tariff, full_cost(hourly, owned, served, at), served.use, training, api.source),
+    )
 
 
 def _served(hourly: HourlyCost, demand: Demand) -> Demand:

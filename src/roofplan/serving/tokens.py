@@ -298,25 +298,31 @@ def priced_tokens(
     -------
     Costs of each supply, and absent supplies with the reason.
     """
-    model = plan.model.id
-    out = TokenCosts(model=model, demand=demand, api=api_of(model, demand, route))
-    if out.api is None:
+    model, absent = plan.model.id, list[str]()
+    api = api_of(model, demand, route)
+    if api is None:
         near = nearest(model, {str(entry["model"]) for entry in catalogue.token_prices()})
         others = f"; listed are {', '.join(near)} and others" if near else ""
-        out.absent.append(f"API: no route to {model} is listed{others}")
-    out.changes = plan.changes
-    out.supplies = supplies_of(plan, prices, demand, terms, out.absent, out.api, training, result.fit)
-    found = {
+        absent.append(f"API: no route to {model} is listed{others}")
+    supplies = supplies_of(plan, prices, demand, terms, absent, api, training, result.fit)
+    if api is not None and demand.hit:
+        absent.append("API: input found in the cache is charged in full where a route lists no price of it")
+    if plan.cost is not None:
+        absent.append("room of cached input between requests: how long it is kept is not stated")
+    full = {
         "input": uncached_input_cost(plan),
         "output": plan.metrics.get("cost_per_million_output_tokens"),
         "cached input": cached_input_cost(plan),
     }
-    out.full = {name: _interval(one) for name, one in found.items() if one is not None}
-    if out.api is not None and demand.hit:
-        out.absent.append("API: input found in the cache is charged in full where a route lists no price of it")
-    if plan.cost is not None:
-        out.paid = PAID.get(plan.cost.price.kind, plan.cost.price.kind)
-        out.absent.append("room of cached input between requests: how long it is kept is not stated")
-    out.energy = energy_of(plan, terms.place)
-    out.warnings = list(dict.fromkeys([*result.warnings, *(found for one in out.supplies for found in one.warnings)]))
-    return out
+    return TokenCosts(
+        model=model,
+        demand=demand,
+        api=api,
+        paid="" if plan.cost is None else PAID.get(plan.cost.price.kind, plan.cost.price.kind),
+        supplies=supplies,
+        full={name: _interval(one) for name, one in full.items() if one is not None},
+        energy=energy_of(plan, terms.place),
+        absent=absent,
+        warnings=list(dict.fromkeys([*result.warnings, *(said for one in supplies for said in one.warnings)])),
+        changes=plan.changes,
+    )

@@ -21,7 +21,7 @@ from roofplan.training.search import AXES, Found, Tally, search
 from roofplan.training.warnings import quicker_elsewhere, slower_network, warnings_of
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingResult:
     """Ranked plans, best first, with the tally and the fitted constants."""
 

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,7 @@ class Tally(Counts):
         return self.least_memory / float(machine.device.memory or math.inf)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """Layouts with step times and memory, best first, and the tally."""
 
@@ -303,9 +303,8 @@ def search(
             _why_nothing(model, job, machine, framework, pins), argument="--strategy", value=_text(pins)
         )
     found.layouts.sort(key=lambda item: (float(f"{item[0]:.9e}"), _simplicity(item[2])))
-    found.front = _front(found.layouts)
     found.tally.seconds = time.process_time() - started
-    return found
+    return replace(found, front=_front(found.layouts))
 
 
 def _slice(

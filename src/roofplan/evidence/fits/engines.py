@@ -34,7 +34,7 @@ from roofplan.timing.kernels import ROOFLINE
 from roofplan.timing.rates import Rates, at_home
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Decode:
     """One measured decode step and the parts of its prediction that do not depend on the fitted constants.
 

@@ -68,7 +68,7 @@ class Block:
         return dict(zip(self.numbers, np.exp(logs).tolist(), strict=True))
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
     """Fitted effects and their covariance.
 

@@ -90,7 +90,7 @@ class Moved:
     doubt: float
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refit:
     """Result of a refit to a user's own runs.
 

@@ -219,7 +219,7 @@ def predicted(case: TrainingCase, p: Numbers, constants: Fit) -> Number:
     return step(case.model, case.job, case.layout, with_values(case, p, constants)).time
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
     """Joint fit of all families' numbers to step times.
 
