@@ -252,7 +252,16 @@ def compute_format(format_id: str, activation: str | None, base: str) -> str:
 
 
 def kv_heads_of(mixer: Attention | LatentAttention | Recurrence) -> int | None:
-    """Return the KV heads by which matrices of a mixer are split, None where none is split so [1]."""
+    """Return the KV heads by which matrices of a mixer are split.
+
+    Parameters
+    ----------
+    mixer : what mixes the tokens of a layer.
+
+    Returns
+    -------
+    KV heads, None where no matrix is split by them [1].
+    """
     return mixer.kv_heads if isinstance(mixer, Attention) else None
 
 
