@@ -353,3 +353,37 @@ def test_no_more_members_share_layers_than_there_are_heads(model, count):
     assert len(shared_layout(request, tight, fit).layout.stages) == count
     none = replace(problem, room=np.full(5, problem.weight.sum() / (2.0 * count)))
     assert shared_layout(request, none, fit) is None
+
+
+def test_links_add_their_delay_and_their_wire_to_what_a_client_does_alone():
+    """Each worker is visited once a pass, and a visit crosses its link four times."""
+    model = api.model_of("smollm2-135m")
+    local = Watched(tokens=(0.02, 0.03, 0.04), prompts=(0.3,), received=None, sent=None, load=None)
+    seen = Watched(tokens=(0.05,), prompts=(0.5,), received=30_000.0, sent=1e8, load=9.0)
+
+    def found(rate, delay, split=(20, 10)):
+        return compared(model, 1e8, split, local, seen, rate, delay, 64)
+
+    near, far, loopback = found(1.25e6, 0.0), found(1.25e6, 0.01), found(None, 0.0)
+    for name in ("token", "prompt"):
+        one, other, bare = (getattr(each, name) for each in (near, far, loopback))
+        for end in ("predicted", "low", "high"):
+            assert getattr(other, end) - getattr(one, end) == pytest.approx(4.0 * 0.01 * 2)
+        assert bare.low < bare.predicted < bare.high
+        assert one.low < one.predicted < one.high
+        wire = one.predicted - bare.predicted
+        assert wire > 0.0
+        assert one.high - bare.high > wire > one.low - bare.low > 0.0
+    alone = found(None, 0.0, (30,)).token.predicted
+    assert loopback.token.predicted - alone == pytest.approx(alone - 0.03)  # a second visit takes as long as the first
+    assert loopback.load is None
+    assert loopback.wire == 0.0
+    assert near.wire == pytest.approx((near.token.predicted - loopback.token.predicted) / near.token.predicted)
+    for one in (near.sent, near.received, near.load):
+        assert one.low < one.predicted < one.high
+    assert near.sent.predicted == pytest.approx(1e8, rel=0.1)
+    assert near.sent.predicted > 1e8
+    assert near.load.predicted > 1e8 / 1.25e6
+    assert near.sent.high / near.sent.predicted == pytest.approx(near.sent.predicted / near.sent.low)
+    slower = found(0.625e6, 0.0)
+    assert slower.token.predicted - loopback.token.predicted > 1.9 * (near.token.predicted - loopback.token.predicted)

@@ -33,7 +33,7 @@ from roofplan.records.training import MODULES, Adapter, Job, Layout
 from roofplan.serving.ledger import layer_bytes
 from roofplan.timing.hops import slowest_hop
 from roofplan.timing.network import Ranks, all_reduce, exchange
-from roofplan.training import certainty, flops_per_token, ranking, search
+from roofplan.training import certainty, flops_per_token, ranking, search, warnings
 from roofplan.training.ability import SHARES, ability, applied
 from roofplan.training.certainty import Asked, _imbalances
 from roofplan.training.distinct import distinct
@@ -1627,3 +1627,47 @@ def test_a_machine_that_cannot_run_a_layout_leaves_the_others():
     assert {plan.machine.text for plan in found.plans} == {"h100-sxm:8"}
     with pytest.raises(StrategyError):
         plan_training("llama-3.1-8b", ["h100-sxm:6"], strategy="tp=8", batch="8seq")
+
+
+RUNS = {"tp": 2, "pp": 2, "zero": 1}
+
+
+@pytest.mark.parametrize(
+    ("layout", "other", "could"),
+    [
+        ({}, {}, True),
+        ({}, {"name": "unmeasured"}, False),
+        ({}, {"vendors": ("AMD",)}, False),
+        ({}, {"divides": ("tp",)}, False),
+        ({"pp": 1}, {"divides": ("tp",)}, True),
+        ({}, {"sharding": "fsdp"}, False),
+        ({"zero": 3}, {}, False),
+        ({"schedule": "zero-bubble"}, {}, False),
+        ({"schedule": "zero-bubble"}, {"schedules": ("zero-bubble",)}, True),
+        ({"interleave": 2}, {}, False),
+        ({"interleave": 2}, {"schedules": ("interleaved",)}, True),
+        ({"offload": "optimizer"}, {}, False),
+        ({}, {"even_layers": True}, False),
+    ],
+)
+def test_a_framework_could_run_a_layout_only_where_it_has_all_of_it(layout, other, could, monkeypatch):
+    known = [
+        SimpleNamespace(architecture="Hopper", software="other"),
+        SimpleNamespace(architecture="Ada", software="unmeasured"),
+    ]
+    monkeypatch.setattr(warnings.catalogue, "measured_systems", lambda *_: known)
+    plan = SimpleNamespace(
+        layout=Layout(**(RUNS | layout)),
+        machine=SimpleNamespace(count=8, device=SimpleNamespace(architecture="Hopper", vendor="NVIDIA")),
+        framework=SimpleNamespace(sharding="distributed-optimizer"),
+    )
+    usual = {
+        "name": "other",
+        "divides": ("tp", "pp"),
+        "vendors": ("NVIDIA",),
+        "sharding": "distributed-optimizer",
+        "stages_on": lambda count: (0, 1) if count == 8 else (),
+        "schedules": (),
+        "even_layers": False,
+    }
+    assert warnings._could_run(SimpleNamespace(**(usual | other)), plan, SimpleNamespace(excluded=())) is could
