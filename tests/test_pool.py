@@ -381,3 +381,24 @@ def test_orders_of_subsets_are_searched_to_the_best(route, output, most):
         found = _subset_layout(problem, seed, output, [-1] * 4)
         assert (found is None) == (not fitting)
         assert found is None or problem.time(found) == pytest.approx(min(fitting))
+
+
+def test_memory_and_time_to_the_last_byte_and_second_are_enough():
+    problem = drawn(1, 3, 4, route="ring", outputs=(CLIENT, LAST))
+    exact = replace(problem, room=np.full(3, problem.head_weight), most=float(problem.head[0]))
+    assert exact.asks(0, CLIENT)
+    assert not replace(exact, room=0.999 * exact.room).asks(0, CLIENT)
+    assert replace(exact, room=0.0 * exact.room).asks(0, LAST)
+    assert not replace(exact, most=0.999 * exact.most).asks(0, CLIENT)
+    layout = Layout(0, (Stage(1, 0, 4),), CLIENT)
+    held = replace(problem, room=np.array([problem.head_weight, problem.weight.sum(), 0.0]), clients=(0, 1, 2))
+    assert held.holds(layout)
+    assert not replace(held, room=held.room * np.array([1.0, 0.999, 1.0])).holds(layout)
+    assert not replace(held, room=held.room * np.array([0.999, 1.0, 1.0])).holds(layout)
+
+
+def test_planning_a_pool_tells_how_far_it_is():
+    ticks = []
+    asked(*THREE, precision="q4_k_m", progress=lambda done, whole: ticks.append((done, whole)))
+    assert ticks == [(done, ticks[-1][1]) for done in range(1, len(ticks) + 1)]
+    assert ticks[-1][0] == ticks[-1][1] == len(asked(*THREE, precision="q4_k_m").layout.used) + 1

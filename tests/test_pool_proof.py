@@ -387,3 +387,14 @@ def test_links_add_their_delay_and_their_wire_to_what_a_client_does_alone():
     assert near.sent.high / near.sent.predicted == pytest.approx(near.sent.predicted / near.sent.low)
     slower = found(0.625e6, 0.0)
     assert slower.token.predicted - loopback.token.predicted > 1.9 * (near.token.predicted - loopback.token.predicted)
+
+
+def test_who_shares_layers_has_the_quicker_link_for_its_small_messages():
+    """4 kB take 0.3 ms over 100 Mbit/s and hardly any over a gigabit, whose round trip is 0.4 ms longer: half of it counts."""
+    boards = ("raspberry-pi-5@1gbe:0.1ms", "raspberry-pi-5@100mbit:0.1ms", "raspberry-pi-5@1gbe:0.5ms")
+    asked = PoolPlanInputs(model="llama-3-8b", member=boards, precision="q4_0", software="distributed-llama")
+    fit = catalogue.shipped_fit()
+    request = pool_request(api.model_of(asked.model), asked)
+    problem = problem_of(request, fit)
+    half = replace(problem, room=np.full(3, 0.5 * problem.weight.sum() + problem.head_weight), clients=(0,))
+    assert {one.member for one in shared_layout(request, half, fit).layout.stages} == {0, 2}
