@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import math
 from dataclasses import replace
 from datetime import date, timedelta
 from types import SimpleNamespace
@@ -13,14 +14,15 @@ from conftest import FIT
 from roofplan import catalogue, money
 from roofplan.api import plan_serving, token_costs
 from roofplan.catalogue.machines import machine
-from roofplan.money.history import CLASSES, WIDTHS, fit_trend, milestones
+from roofplan.money.history import CLASSES, WIDTHS, fit_trend, milestones, years_between
 from roofplan.money.listed import Route
 from roofplan.money.machine import own
-from roofplan.money.prices import STALE_DAYS
+from roofplan.money.prices import STALE_DAYS, at_price
 from roofplan.money.request import _estimated
 from roofplan.present.screens.money import rent_screen
 from roofplan.present.screens.page import Page
 from roofplan.serving import all_in_cost
+from roofplan.timing.figures import Metric
 from roofplan.timing.power import wall_power
 
 
@@ -239,3 +241,20 @@ def test_bars_of_years_are_as_long_as_their_middle():
     rent_screen(quotes, Page(out), "h100-sxm")
     bars = {line.split()[0]: line.count("#") for line in out.getvalue().splitlines() if "#" in line}
     assert bars == {"2024": 12, "2025": 1, "2026": 15}
+
+
+def test_years_begin_on_the_first_of_january():
+    assert years_between(2024.0, SimpleNamespace(middle=date(2024, 1, 1))) == 0.0
+    assert years_between(2023.5, SimpleNamespace(middle=date(2025, 3, 14))) == pytest.approx(1.5 + 72 / 365)
+
+
+@pytest.mark.parametrize("given", [(0.5, 2.0), (1.0, 1.0), (0.9, 3.0)])
+def test_the_interval_of_a_cost_joins_those_of_its_price_and_of_its_time(given):
+    speed = Metric(10.0, 5.0, 40.0, "USD", "calibrated")
+    found = at_price(speed, SimpleNamespace(range=given, grade="borrowed"))
+    low, high = given
+    assert found.value == 10.0
+    assert found.high == pytest.approx(10.0 * math.exp(math.hypot(math.log(4.0), math.log(high))))
+    assert found.low == pytest.approx(10.0 / math.exp(math.hypot(math.log(2.0), math.log(low))))
+    assert found.grade == "borrowed"
+    assert at_price(speed, None) == speed

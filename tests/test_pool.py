@@ -14,7 +14,7 @@ from roofplan.inputs import PoolPlanInputs
 from roofplan.pool.layout import Layout, Problem, Stage
 from roofplan.pool.members import _online, members
 from roofplan.pool.request import pool_request
-from roofplan.pool.search import _arrived, _near, _relaxed, _subset_layout, best_layout
+from roofplan.pool.search import _arrived, _near, _relaxed, _subset_layout, _useful, best_layout
 from roofplan.present.screens import pool as screens
 from roofplan.records.pool import CLIENT, LAST
 
@@ -402,3 +402,15 @@ def test_planning_a_pool_tells_how_far_it_is():
     asked(*THREE, precision="q4_k_m", progress=lambda done, whole: ticks.append((done, whole)))
     assert ticks == [(done, ticks[-1][1]) for done in range(1, len(ticks) + 1)]
     assert ticks[-1][0] == ticks[-1][1] == len(asked(*THREE, precision="q4_k_m").layout.used) + 1
+
+
+def test_of_members_that_are_alike_as_many_are_kept_as_may_be_needed():
+    """4.5 layers of memory over rooms that hold two beside the widest layer: three, and one more that may ask."""
+    problem = drawn(1, 6, 4, route="ring", outputs=(CLIENT,))
+    problem = replace(
+        problem, weight=np.ones(4), head_weight=0.5, room=np.full(6, 3.0), alike=(0, 0, 0, 0, 0, 1), clients=(5,)
+    )
+    assert _useful(problem) == [0, 1, 2, 3, 5]
+    assert _useful(replace(problem, room=np.array([3.0, 3.0, 3.0, 3.0, 3.0, 0.0]))) == [0, 1, 2, 3, 5]
+    assert _useful(replace(problem, room=np.zeros(6), clients=(1, 2))) == [1]
+    assert _useful(replace(problem, most=9.0)) == [0, 1, 2, 3, 5]

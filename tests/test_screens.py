@@ -1,6 +1,7 @@
 """Lines of screens: where they are broken."""
 
 import itertools
+import re
 import shlex
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from roofplan.inputs import STDIN
 from roofplan.present.answers.record import shown_model
+from roofplan.present.html import _interval
 from roofplan.present.screens.page import SEPARATORS, WIDTH, folded, wrapped
 from roofplan.present.screens.training import _unit_of
 from roofplan.questions.gathered import as_json
@@ -113,3 +115,21 @@ def test_a_command_in_pieces_is_the_command(name):
     pieces = folded(command, end=" \\")
     assert all(piece.endswith(" \\") for piece in pieces[:-1])
     assert shlex.split("\n".join(pieces).replace("\\\n", " ")) == shlex.split(command)
+
+
+def test_an_interval_of_a_page_lies_on_its_axis():
+    """An axis of 120 from a quarter to four times the value, or to the ends that lie farther; nothing where it has no logarithm."""
+
+    def drawn(value, low, high):
+        found = _interval({"value": value, "low": low, "high": high})
+        return [float(x) for x in re.findall(r"<rect x='([\d.-]+)' width='([\d.]+)'", found)[0]], float(
+            re.findall(r"<rect x='([\d.-]+)'", found)[1]
+        )
+
+    assert drawn(4.0, 2.0, 8.0) == ([30.0, 60.0], 59.0)
+    assert drawn(4.0, 1.0, 4.0) == ([0.0, 60.0], 59.0)
+    assert drawn(4.0, 4.0, 4.0) == ([60.0, 1.0], 59.0)
+    assert drawn(4.0, 0.25, 16.0) == ([0.0, 120.0], 79.0)
+    for nothing in ({"value": 4.0, "low": 0.0, "high": 8.0}, {"value": 0.0, "low": 1.0, "high": 8.0}):
+        assert _interval(nothing) == ""
+    assert _interval({"value": 0.5, "low": 0.4, "high": 0.9}) != ""

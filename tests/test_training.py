@@ -44,7 +44,7 @@ from roofplan.training.ranking import plan_all
 from roofplan.training.request import _least_devices, capacity_of
 from roofplan.training.run import run
 from roofplan.training.search import SHARES_OF_LAYERS, why_not_tensor
-from roofplan.training.stages import even, layer_parameters, stages
+from roofplan.training.stages import chunk_sizes, even, layer_parameters, stages
 from roofplan.training.step import _slowest as slowest_stage
 from roofplan.training.step import step
 from roofplan.training.terms import _part, step_term
@@ -1671,3 +1671,20 @@ def test_a_framework_could_run_a_layout_only_where_it_has_all_of_it(layout, othe
         "even_layers": False,
     }
     assert warnings._could_run(SimpleNamespace(**(usual | other)), plan, SimpleNamespace(excluded=())) is could
+
+
+@pytest.mark.parametrize(
+    ("layers", "pieces", "ends", "sizes"),
+    [
+        (30, 4, True, [7, 8, 8, 7]),
+        (30, 4, False, [8, 8, 7, 7]),
+        (7, 3, True, [2, 3, 2]),
+        (6, 2, True, [3, 3]),
+        (5, 1, True, [5]),
+        (6, 4, True, [1, 2, 2, 1]),
+        (9, 4, True, [3, 2, 2, 2]),
+    ],
+)
+def test_embedding_and_head_count_as_a_layer_each_where_that_divides(layers, pieces, ends, sizes):
+    assert chunk_sizes(layers, pieces, ends=ends) == sizes
+    assert even(layers, pieces, ends=ends) == (layers % pieces == 0 or (ends and (layers + 2) % pieces == 0))
