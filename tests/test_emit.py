@@ -153,3 +153,84 @@ def test_a_launch_ends_with_the_tokens_that_were_asked_for():
     assert "--train-samples 245 " in training_launch(plan, "megatron")
     plan = plan_training("llama-3.1-8b", framework="litgpt", method="lora", **asked).plans[0]
     assert "--train.max_steps 16 " in training_launch(plan, "litgpt")
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy", "there", "absent"),
+    [
+        (
+            "llama-3.1-8b",
+            "zero=1",
+            ["--use-distributed-optimizer", "--swiglu", "--ffn-hidden-size 14336", "--num-query-groups 8"],
+            [
+                "CUDA_DEVICE_MAX_CONNECTIONS",
+                "--sequence-parallel",
+                "--context-parallel-size",
+                "--expert-model",
+                "--num-experts",
+                "virtual",
+            ],
+        ),
+        (
+            "llama-3.1-8b",
+            "tp=2,pp=2,interleave=2",
+            [
+                "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py",
+                "--tensor-model-parallel-size 2",
+                "--pipeline-model-parallel-size 2",
+                "--num-layers-per-virtual-pipeline-stage 8",
+                "--sequence-parallel",
+            ],
+            ["--context-parallel-size", "rdzv"],
+        ),
+        (
+            "llama-3.1-8b",
+            "cp=2",
+            ["CUDA_DEVICE_MAX_CONNECTIONS=1", "--context-parallel-size 2"],
+            ["--sequence-parallel"],
+        ),
+        (
+            "llama-3.1-8b",
+            "recompute=full,recomputed=0.5",
+            ["--recompute-granularity full --recompute-method block --recompute-num-layers 16"],
+            ["uniform"],
+        ),
+        (
+            "llama-3.1-8b",
+            "recompute=full,recomputed=1",
+            ["--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"],
+            ["block"],
+        ),
+        (
+            "qwen3-30b-a3b",
+            "ep=8",
+            [
+                "--expert-model-parallel-size 8",
+                "--num-experts 128",
+                "--moe-router-topk 8",
+                "--moe-ffn-hidden-size 768",
+                "--swiglu",
+            ],
+            ["--moe-layer-freq", "--moe-shared-expert", "CUDA_DEVICE_MAX_CONNECTIONS"],
+        ),
+        (
+            "deepseek-v2-lite",
+            "ep=8",
+            [
+                "--moe-layer-freq '([0]*1+[1]*26)'",
+                "--moe-shared-expert-intermediate-size 2816",
+                "--kv-lora-rank 512",
+                "--qk-head-dim 128",
+                "--qk-pos-emb-head-dim 64",
+                "--ffn-hidden-size 10944",
+                "--moe-ffn-hidden-size 1408",
+            ],
+            ["--q-lora-rank"],
+        ),
+    ],
+)
+def test_a_launch_of_megatron_has_the_flags_of_its_layout_and_no_others(model, strategy, there, absent):
+    plan = plan_training(model, on="b200:8", strategy=strategy, batch="64seq", sequence="4096").plans[0]
+    line = training_launch(plan, "megatron")
+    assert [one for one in there if one not in line] == []
+    assert [one for one in absent if one in line] == []
