@@ -234,3 +234,59 @@ def test_a_launch_of_megatron_has_the_flags_of_its_layout_and_no_others(model, s
     line = training_launch(plan, "megatron")
     assert [one for one in there if one not in line] == []
     assert [one for one in absent if one in line] == []
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "asked", "line"),
+    [
+        (
+            "llama-3.1-70b",
+            "h100-sxm:8",
+            {"engine": "vllm", "strategy": "tp=4,dp=2", "concurrency": 20},
+            "vllm serve meta-llama/Llama-3.1-70B --tensor-parallel-size 4 --data-parallel-size 2 --max-model-len 2048 --max-num-seqs 10",
+        ),
+        (
+            "llama-3.1-70b",
+            "h100-sxm:2x8",
+            {"engine": "vllm", "strategy": "tp=8,pp=2", "concurrency": 20, "kv_precision": "fp8"},
+            "vllm serve meta-llama/Llama-3.1-70B --tensor-parallel-size 8 --pipeline-parallel-size 2 --max-model-len 2048"
+            " --max-num-seqs 20 --kv-cache-dtype fp8",
+        ),
+        (
+            "deepseek-v3",
+            "h200-sxm:8",
+            {"engine": "sglang", "strategy": "tp=8,attention_dp=8,ep=8", "concurrency": 64},
+            "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp-size 8 --ep-size 8 --attn-dp-size 8"
+            " --context-length 2048 --max-running-requests 64",
+        ),
+        (
+            "qwen3-30b-a3b",
+            "h100-sxm:2",
+            {"engine": "sglang", "strategy": "tp=2", "concurrency": 8, "precision": "fp8"},
+            "python -m sglang.launch_server --model-path Qwen/Qwen3-30B-A3B --tp-size 2 --context-length 2048"
+            " --max-running-requests 8 --quantization fp8",
+        ),
+        (
+            "llama-3.1-8b",
+            "rtx-4090:2",
+            {"engine": "llama.cpp", "precision": "q4_k_m", "concurrency": 4, "strategy": "pp=2"},
+            "llama-server -m model.gguf -ngl 999 -c 8192 -np 4 --split-mode layer --tensor-split 1,1",
+        ),
+        (
+            "llama-3.1-8b",
+            "h100-sxm:4",
+            {"engine": "tensorrt-llm", "strategy": "tp=2,pp=2", "concurrency": 16},
+            "trtllm-serve meta-llama/Llama-3.1-8B --tp_size 2 --pp_size 2 --max_seq_len 2048 --max_batch_size 16",
+        ),
+        (
+            "llama-3.1-8b",
+            "h100-sxm:1",
+            {"engine": "vllm", "concurrency": 300, "prefix_hit": "50%", "set": "max_num_batched_tokens=4096"},
+            "vllm serve meta-llama/Llama-3.1-8B --max-model-len 2048 --max-num-seqs 300 --max-num-batched-tokens 4096",
+        ),
+    ],
+)
+def test_a_launch_of_an_engine_says_what_was_planned_and_no_more(model, on, asked, line):
+    found, _, remark = launch(plan_serving(model, on=on, **asked).plans[0]).partition("  # ")
+    assert found == line
+    assert ("--nnodes 2" in remark) == ("2x8" in on)
