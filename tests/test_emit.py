@@ -249,22 +249,28 @@ def test_a_launch_of_megatron_has_the_flags_of_its_layout_and_no_others(model, s
             "llama-3.1-70b",
             "h100-sxm:2x8",
             {"engine": "vllm", "strategy": "tp=8,pp=2", "concurrency": 20, "kv_precision": "fp8"},
-            "vllm serve meta-llama/Llama-3.1-70B --tensor-parallel-size 8 --pipeline-parallel-size 2 --max-model-len 2048"
-            " --max-num-seqs 20 --kv-cache-dtype fp8",
+            (
+                "vllm serve meta-llama/Llama-3.1-70B --tensor-parallel-size 8 --pipeline-parallel-size 2 --max-model-len 2048"
+                " --max-num-seqs 20 --kv-cache-dtype fp8"
+            ),
         ),
         (
             "deepseek-v3",
             "h200-sxm:8",
             {"engine": "sglang", "strategy": "tp=8,attention_dp=8,ep=8", "concurrency": 64},
-            "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp-size 8 --ep-size 8 --attn-dp-size 8"
-            " --context-length 2048 --max-running-requests 64",
+            (
+                "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp-size 8 --ep-size 8 --attn-dp-size 8"
+                " --context-length 2048 --max-running-requests 64"
+            ),
         ),
         (
             "qwen3-30b-a3b",
             "h100-sxm:2",
             {"engine": "sglang", "strategy": "tp=2", "concurrency": 8, "precision": "fp8"},
-            "python -m sglang.launch_server --model-path Qwen/Qwen3-30B-A3B --tp-size 2 --context-length 2048"
-            " --max-running-requests 8 --quantization fp8",
+            (
+                "python -m sglang.launch_server --model-path Qwen/Qwen3-30B-A3B --tp-size 2 --context-length 2048"
+                " --max-running-requests 8 --quantization fp8"
+            ),
         ),
         (
             "llama-3.1-8b",
