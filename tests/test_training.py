@@ -42,7 +42,7 @@ from roofplan.training.misses import least_time
 from roofplan.training.plan import TrainingRequest, dense_peak, planned
 from roofplan.training.ranking import plan_all
 from roofplan.training.request import _least_devices, capacity_of
-from roofplan.training.run import run
+from roofplan.training.run import checkpoint_of, run, trained_parameters
 from roofplan.training.search import SHARES_OF_LAYERS, why_not_tensor
 from roofplan.training.stages import chunk_sizes, even, layer_parameters, stages
 from roofplan.training.step import _slowest as slowest_stage
@@ -1688,3 +1688,21 @@ def test_a_framework_could_run_a_layout_only_where_it_has_all_of_it(layout, othe
 def test_embedding_and_head_count_as_a_layer_each_where_that_divides(layers, pieces, ends, sizes):
     assert chunk_sizes(layers, pieces, ends=ends) == sizes
     assert even(layers, pieces, ends=ends) == (layers % pieces == 0 or (ends and (layers + 2) % pieces == 0))
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "memory"])
+@pytest.mark.parametrize("interruption", [1e6, 50.0])
+def test_a_checkpoint_holds_weights_and_states_and_is_written_by_all_hosts(kind, interruption):
+    model, box = read_model("llama-3.1-8b"), machine("h100-sxm:64")[0]
+    found = checkpoint_of(model, job(), box, kind, interruption)
+    _, recovery = catalogue.failures()
+    assert found.bytes == model.total * (2.0 + ADAM.bytes)
+    assert found.write == pytest.approx(found.bytes / (8 * recovery.write.value))
+    assert found.stall == pytest.approx(found.write if kind == "sync" else found.bytes / 64 / box.copy_rate)
+    usual = float(reliability.daly_interval(found.stall, interruption))
+    assert found.interval == pytest.approx(usual if kind == "memory" else max(usual, found.write))
+    trained = job(adapter=Adapter(method="lora", rank=16, bytes=16.0))
+    assert checkpoint_of(model, trained, box, kind, interruption).bytes == 16.0 * trained_parameters(
+        model, trained.adapter
+    )
+    assert trained_parameters(model, trained.adapter) == 32 * 16 * (4096 + 4096 + 4096 + 1024)
