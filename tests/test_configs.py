@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from roofplan import api, catalogue, hf
 from roofplan.errors import ConfigError, InputError, UnknownFamily, UnknownName
 from roofplan.hf.blocks import short_convolution
+from roofplan.hf.decoders import qwen_windows
 from roofplan.hf.fields import Fields
 from roofplan.hf.find import read_model
-from roofplan.hf.quantization import _parts, _pattern
+from roofplan.hf.quantization import _grouped, _parts, _pattern
 from roofplan.operations import UNPADDED, head_format, head_operations, layer_operations
 from roofplan.operations.table import Split, Step
 from roofplan.records.model import Attention, LatentAttention, Layer, Mixture
@@ -511,3 +512,39 @@ def test_a_mixture_without_a_width_of_shared_experts_has_none():
 @pytest.mark.parametrize(("value", "read"), [(0, None), (-1, None), (None, None), (1, 1), (2, 2)])
 def test_a_feature_is_switched_off_by_0_and_by_minus_1(value, read):
     assert Fields({"sliding_window": value}).optional_int("sliding_window") == read
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("llama-3.1-8b", "dense"),
+        ("mixtral-8x7b", "mixture"),
+        ("jamba-1.5-mini", "hybrid"),
+        ("mamba-2.8b", "hybrid"),
+        ("deepseek-v3", "mixture"),
+    ],
+)
+def test_one_layer_with_a_state_makes_a_hybrid(model, kind):
+    assert read_model(model).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("more", "windows"),
+    [
+        ({}, [None] * 4),
+        ({"use_sliding_window": True}, [None] * 4),
+        ({"use_sliding_window": True, "max_window_layers": 0}, [512] * 4),
+        ({"use_sliding_window": True, "max_window_layers": 3}, [None, None, None, 512]),
+        ({"use_sliding_window": False, "max_window_layers": 0}, [None] * 4),
+        ({"use_sliding_window": True, "layer_types": ["sliding_attention", "full_attention"] * 2}, [512, None] * 2),
+    ],
+)
+def test_windows_of_qwen_begin_behind_the_layers_without(more, windows):
+    assert qwen_windows(Fields({"num_hidden_layers": 4, "sliding_window": 512, **more})) == windows
+
+
+@pytest.mark.parametrize(
+    ("group", "name"), [(128, "gptq"), (64, "gptq-g64"), (1, "gptq-g1"), (0, "gptq-channel"), (-1, "gptq-channel")]
+)
+def test_groups_of_weights_are_named_where_they_are_not_the_usual_ones(group, name):
+    assert _grouped("gptq", group, 128) == name
