@@ -303,3 +303,17 @@ def test_numbers_of_a_message_and_of_its_law_have_different_names():
                     seen.add(op.kind)
                     assert of_laws.isdisjoint(op.numbers), op.name
     assert {"all_reduce", "gather", "exchange"} <= seen
+
+
+@pytest.mark.parametrize("on", ["h100-sxm:16", "b200:16", "a100-sxm-80:32"])
+def test_kernels_that_read_the_memory_of_peers_need_all_of_them_in_one_host(on):
+    """vLLM and SGLang leave a group over several hosts to NCCL, whose all-reduce training pays too."""
+    serving, training = nets(on)
+    for size in (14e3, 1e6):
+        here, everywhere = (float(all_reduce(size, Ranks(n, serving))) for n in (8.0, float(serving.machine.count)))
+        assert here < float(all_reduce(size, Ranks(8.0, training)))
+        assert everywhere == float(all_reduce(size, Ranks(float(training.machine.count), training)))
+        both = all_reduce(size, Ranks(np.array([8.0, float(serving.machine.count)]), serving))
+        assert both == pytest.approx([here, everywhere])
+    assert any("shot" in way for way in reduce_ways(14e3, 8.0, serving))
+    assert not any("shot" in way for way in reduce_ways(14e3, 8.0, serving, alone=False))

@@ -727,3 +727,24 @@ def test_coverage_of_known_systems_counts_those_whose_system_has_runs(monkeypatc
 def test_one_request_runs_at_once_where_nobody_says_how_many():
     case = inference_case(SERVING["xiongjiedai-llamacpp-0025"])
     assert [replace(case, users=users).at_once for users in (None, 1.0, 6.0)] == [1.0, 1.0, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "figures", "same"),
+    [
+        (
+            catalogue.inference_rows,
+            ("output_tokens_per_s", "ttft_ms", "tpot_ms", "prefill_tokens_per_s"),
+            ("count", "input_len"),
+        ),
+        (catalogue.training_rows, ("measured_step_s", "norm_tokens_per_s_per_gpu"), ("accelerators_total", "hidden")),
+    ],
+)
+def test_no_run_stands_under_two_publishers(rows, figures, same):
+    """Left out under one name, it would still be fitted to under the other; figures of three digits or more do not meet by chance."""
+    seen = {}
+    for row in rows():
+        for figure in figures:
+            if len(row[figure].replace(".", "").strip("0")) >= 3:
+                what = (figure, row[figure], row["accel_norm"], *(row[name] for name in same))
+                assert seen.setdefault(what, row["source_key"]) == row["source_key"], what

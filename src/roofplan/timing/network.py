@@ -287,14 +287,18 @@ def lines(ranks: Number, net: Network, share: float) -> tuple[Line, ...]:
     return (quick, Line(net.bulk, 0.0, net.link(ranks, share))) if net.bulk < math.inf else (quick,)
 
 
-def reduce_ways(message: Number, ranks: Number, net: Network) -> dict[str, tuple[Number, Line]]:
+def reduce_ways(message: Number, ranks: Number, net: Network, *, alone: bool = True) -> dict[str, tuple[Number, Line]]:
     """Return the time of each intra-host all-reduce algorithm that the links and software support, by name.
+
+    Engines' own kernels, which read the memory of peers, need all ranks of a group in one host; a group over several hosts is left
+    to the communication library, inside its hosts too.
 
     Parameters
     ----------
     message : bytes of the tensor on one rank, float or array [B].
     ranks : ranks inside a host, float or array [1].
     net : link rates and latencies of the machine.
+    alone : whether the group has no ranks in other hosts.
 
     Returns
     -------
@@ -306,7 +310,7 @@ def reduce_ways(message: Number, ranks: Number, net: Network) -> dict[str, tuple
     if net.adds:
         line = Line(net.bulk, 0.0, net.link(ranks, net.reduce))
         ways["in-network"] = collectives.in_network_all_reduce(message, ranks, line.start, line.rate), line
-    if net.shot < math.inf:
+    if alone and net.shot < math.inf:
         wait = where(ranks > MOST_PEERS, math.inf, net.shot)
         line = Line(wait, 0.0, net.link(ranks, net.direct))
         ways["one-shot"] = collectives.one_shot_all_reduce(message, ranks, line.start, line.rate), line
@@ -383,15 +387,17 @@ def all_reduce(message: Number, group: Ranks) -> Number:
     """
     net, ranks = group.net, group.ranks
     inner = larger(group.local, 1.0)
-    inside = where(
-        inner > 1, quickest([time for time, _ in reduce_ways(message, larger(inner, 2.0), net).values()]), 0.0
-    )
+
+    def inside(*, alone: bool) -> Number:
+        ways = reduce_ways(message, larger(inner, 2.0), net, alone=alone)
+        return where(inner > 1, quickest([time for time, _ in ways.values()]), 0.0)
+
     if group.inside:
-        return inside
+        return inside(alone=True)
     outer = ranks / inner
     ways = between_hosts(message, inner, larger(outer, 1.0), group.stride, net)
-    between = quickest([time for time, _ in ways.values()])
-    return where(outer > 1, smaller(inside + between, _ring_time(message, group, reduce=True)), inside)
+    whole = inside(alone=False) + quickest([time for time, _ in ways.values()])
+    return where(outer > 1, smaller(whole, _ring_time(message, group, reduce=True)), inside(alone=True))
 
 
 def between_hosts(
