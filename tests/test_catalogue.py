@@ -1,13 +1,15 @@
 """The data rules: sources, kinds, peaks that follow from units and clock, dated prices."""
 
 import datetime
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from roofplan import catalogue, money
 from roofplan.api import plan_serving
-from roofplan.catalogue import machines
+from roofplan.catalogue import codec, machines
 from roofplan.catalogue.machines import accelerator, machine, resized, with_all_ports
 from roofplan.errors import InputError, UnknownName
 from roofplan.hf.find import read_model
@@ -359,3 +361,13 @@ def test_a_rack_ends_where_its_switches_do_and_a_torus_does_not():
 
 def test_what_an_engine_was_read_from_is_not_printed_with_it():
     assert "raw=" not in repr(catalogue.engine("vllm-0.33"))
+
+
+def test_constants_are_written_one_by_one_with_a_line_between_them():
+    some = catalogue.shipped_fit().constants[:3]
+    text = codec.constants_text(some)
+    assert text.count("\n\n[[constant]]\n") == 2
+    assert text.startswith("[[constant]]\nlaw = ")
+    assert codec.constants(tomllib.loads(text)) == tuple(some)
+    with pytest.raises(InputError, match="inf is not a number that can be kept"):
+        codec.constants_text([replace(some[0], value=float("inf"))])

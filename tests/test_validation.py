@@ -748,3 +748,19 @@ def test_no_run_stands_under_two_publishers(rows, figures, same):
             if len(row[figure].replace(".", "").strip("0")) >= 3:
                 what = (figure, row[figure], row["accel_norm"], *(row[name] for name in same))
                 assert seen.setdefault(what, row["source_key"]) == row["source_key"], what
+
+
+def test_mixtures_stand_beside_dense_models_by_publisher(monkeypatch):
+    """Three publishers of mixtures, one of many rows; one of dense models."""
+    ratios = {"a": [1.0] * 9, "b": [1.5], "c": [2.0, 4.0], "d": [0.9, 1.1]}
+    rows = [
+        SimpleNamespace(id=f"{source}-{place}", source=source, ratio=ratio, predicted=1.0)
+        for source, several in ratios.items()
+        for place, ratio in enumerate(several)
+    ]
+    monkeypatch.setattr(scoreboard, "STEPS", lambda _: True)
+    monkeypatch.setattr(scoreboard, "_is_mixture", lambda row: not row["id"].startswith("d"))
+    monkeypatch.setattr(scoreboard.catalogue, "training_rows", lambda: [{"id": one.id} for one in rows])
+    _, _, mixed, dense = scoreboard._mixtures(rows)
+    assert mixed == "| mixtures | 3 | 1.50 | 1.00 to 3.00 | 12 | 1.00 |"
+    assert dense == "| dense models | 1 | 1.00 | 1.00 to 1.00 | 2 | 1.00 |"
