@@ -766,3 +766,26 @@ def test_figures_fill_a_probe_and_tell_how_far_it_is():
     assert found.sustained == [{"seconds": 1.0}]
     bare = probe._filled(attained(), iter([printed("product")]), None)
     assert (bare.memory, bare.conditions) == (attained().memory, attained().conditions)
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ('memory_bandwidth = "400 GB/s"', None),
+        (
+            'memory_bandwidth = "3000 GB/s"',
+            r"attained.memory_bandwidth is 3000 GB/s, 8.3 times the data sheet's 360 GB/s",
+        ),
+        ('bf16 = "30 TFLOPS"', None),
+        ('bf16 = "300 TFLOPS"', r"attained.bf16 is 300 TFLOPS, 11.8 times the data sheet's"),
+        ('vector = "9 TFLOPS"', None),
+    ],
+)
+def test_no_device_attains_a_multiple_of_its_data_sheet(stated, said, tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text(f'id = "x"\nlike = "rtx-3060"\n[attained]\n{stated}\n')
+    if said is None:
+        assert user_accelerator(path).id == "x"
+    else:
+        with pytest.raises(InputError, match=said):
+            user_accelerator(path)

@@ -135,7 +135,7 @@ def user_accelerator(path: Path) -> Accelerator:
     rates = {key: value for key, value in attained.items() if key in NUMBER_FORMATS}
     reads = {key: value for key, value in attained.items() if key == BANDWIDTH}
     cpu = given.kind == CPU
-    return replace(
+    found = replace(
         base,
         id=given.id,
         name=given.name or given.id,
@@ -154,6 +154,25 @@ def user_accelerator(path: Path) -> Accelerator:
         aliases=(),
         notes=tuple(given.notes),
     )
+    _check_attained(found, path)
+    return found
+
+
+ABOVE = 1.5
+"""Attained rate over that of the data sheet which no clock explains; boost clocks reach 1.2 of those that data sheets count with [1]."""
+
+
+def _check_attained(found: Accelerator, path: Path) -> None:
+    """Refuse a rate that is far above the data sheet's: a unit mistaken, or the likeness of another device."""
+    sheet = {**found.quantities, **found.peak}
+    for key, one in found.attained.items():
+        if key in sheet and one.value > ABOVE * sheet[key].value:
+            times = one.value / sheet[key].value
+            message = (
+                f"{path}: attained.{key} is {one.text}, {times:.1f} times the data sheet's {sheet[key].text};"
+                " check its unit, or state the device's own data sheet beside it"
+            )
+            raise InputError(message, argument=f"attained.{key}", value=one.text)
 
 
 def _read(path: Path) -> Given:
