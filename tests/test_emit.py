@@ -132,6 +132,7 @@ def test_litgpt_shards_over_several_devices(count, zero):
     assert f"--devices {count}" in training_launch(plan, "litgpt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "said"), [({"tp": 1}, False), ({"tp": 2}, True), ({"tp": 1, "cp": 2}, True)])
 def test_kernels_are_queued_one_by_one_only_where_tensor_or_context_ranks_overlap(layout, said):
     words = ",".join(f"{name}={value}" for name, value in layout.items())
@@ -155,6 +156,7 @@ def test_a_launch_ends_with_the_tokens_that_were_asked_for():
     assert "--train.max_steps 16 " in training_launch(plan, "litgpt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "strategy", "there", "absent"),
     [

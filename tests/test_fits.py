@@ -285,6 +285,7 @@ def test_slopes_are_the_same_at_once_and_one_by_one():
         np.testing.assert_allclose(seen, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_what_follows_from_rates_is_remembered_until_they_change():
     case = next(one for one in usable(frozenset()) if one.engine.name == "vllm")
     gap = case.rates(FIT).sources["gap"][0]

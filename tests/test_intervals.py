@@ -413,6 +413,7 @@ def test_stating_what_was_assumed_narrows_a_step_or_leaves_it(unstated):
     assert narrower
 
 
+@pytest.mark.slow
 def test_stating_the_recomputation_of_a_row_narrows_it():
     case = next(case for case in trained_cases() if "recompute" in case.unstated)
     row = {**case.row, "recompute": case.layout.recompute}

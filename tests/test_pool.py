@@ -112,6 +112,7 @@ def test_a_bound_lies_below_every_layout(seed):
             assert problem.time(tried) >= found.least * (1.0 - 1e-12)
 
 
+@pytest.mark.slow
 def test_a_bound_of_many_members_is_that_of_the_relaxed_problem():
     """Hops are counted by half there, so that it lies below every layout; where no hop is needed, it is the layout's own time."""
     for seed in (1, 2, 4):

@@ -11,7 +11,7 @@ RARE |= {"rows": 40, "shown": 40, "refused": 100, "seen": 12}
 """Kinds of which quick tests take one answer in so many, slow tests all others."""
 
 LONG = re.compile(
-    r"calls (accuracy|pools|launched|paid|operations|tables_of_steps|predicted_steady_states|drawn_(stays|\w+_[1-9]))|--(slo|find) "
+    r"calls (accuracy|pools|launched|paid|operations|tables_of_steps|predicted_steady_states|drawn_(stays|costs_0|states_0|\w+_[1-9]))|--(slo|find) "
     r"|--best throughput|kimi-k2 "
 )
 """Answers that take seconds: scenes of many, all but the first that are drawn, loads that are simulated, pools for throughput."""
