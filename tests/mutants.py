@@ -347,7 +347,7 @@ def covering(place, mutants, jobs):
     if probed:
         code, said = run_tests(place, ["-m", EVERY, *probed], None)
         if code != 0:
-            sys.exit(f"tests fail before anything is changed:\n{said}")
+            print(f"tests fail before anything is changed, and kill nothing:\n{said}", flush=True)
     for test in probed:
         seconds.pop(test, None)
     return [one & seconds.keys() for one in tests], seconds
