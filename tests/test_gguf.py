@@ -74,21 +74,19 @@ def llama(layers=2, hidden=64, heads=4, kv=2, inner=128, vocabulary=96, usual=Q4
     return metadata, tensors
 
 
+def formats(model, ending):
+    """Return the formats of matrices of feed-forwards whose names end so."""
+    feeds = (feed for layer in model.decoder.layers for feed in layer.feed_forwards)
+    return [one.format for feed in feeds for group in feed.groups for one in group if one.name.endswith(ending)]
+
+
 def test_counts_and_formats_are_those_of_the_file(tmp_path):
     metadata, tensors = llama()
     model = read_model(str(write(tmp_path / "m.gguf", metadata, tensors)))
     assert model.total == sum(math.prod(shape) for shape, _ in tensors.values())
     assert model.quantization.format == "q4_k"
     assert head_format(model) == "q6_k"
-    downs = [
-        linear.format
-        for layer in model.decoder.layers
-        for feed in layer.feed_forwards
-        for group in feed.groups
-        for linear in group
-        if linear.name.endswith("down_proj")
-    ]
-    assert downs == ["q6_k", "q4_k"]
+    assert formats(model, "down_proj") == ["q6_k", "q4_k"]
     assert model.max_positions == 512
 
 
@@ -258,12 +256,4 @@ def test_the_usual_format_is_that_of_most_weights_of_the_layers(tmp_path):
     wide = {**found.tensors, "token_embd.weight": ((10**6, 64), Q8_0)}
     wide = {name: one for name, one in wide.items() if "ffn_up" not in name}
     again = gguf.stored(model, replace(found, tensors=wide), tmp_path)
-    ups = {
-        linear.format
-        for layer in again.decoder.layers
-        for feed in layer.feed_forwards
-        for group in feed.groups
-        for linear in group
-        if linear.name.endswith("up_proj")
-    }
-    assert ups == {"q4_k"}
+    assert set(formats(again, "up_proj")) == {"q4_k"}

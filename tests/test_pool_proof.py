@@ -329,13 +329,18 @@ def test_alone_nobody_waits_for_a_link():
     assert [plan.request.members[one.member].name for one in plan.layout.stages] == ["rtx-4090"]
 
 
+def sharing(model, boards):
+    """Return a pool of boards that share every layer, its problem, and the constants of both."""
+    asked = PoolPlanInputs(model=model, member=boards, precision="q4_0", software="distributed-llama")
+    fit = catalogue.shipped_fit()
+    request = pool_request(api.model_of(model), asked)
+    return request, problem_of(request, fit), fit
+
+
 def test_who_shares_layers_is_near_enough_and_fast_enough():
     """Two boards 5 ms apart take 0.32 s for 128 meetings, less than a board takes that computes for 0.63 s more."""
     boards = ("raspberry-pi-5@1gbe:0.1ms", "raspberry-pi-5@1gbe:5ms", "raspberry-pi-4@1gbe:0.1ms")
-    asked = PoolPlanInputs(model="llama-3-8b", member=boards, precision="q4_0", software="distributed-llama")
-    fit = catalogue.shipped_fit()
-    request = pool_request(api.model_of(asked.model), asked)
-    problem = problem_of(request, fit)
+    request, problem, fit = sharing("llama-3-8b", boards)
     half = replace(problem, room=np.full(3, 0.5 * problem.weight.sum() + problem.head_weight))
     found = shared_layout(request, half, fit)
     assert {one.member for one in found.layout.stages} == {0, 1}
@@ -345,10 +350,7 @@ def test_who_shares_layers_is_near_enough_and_fast_enough():
 def test_no_more_members_share_layers_than_there_are_heads(model, count):
     """Distributed-llama gives each member whole heads of keys and values: of two heads, two members at most."""
     boards = ("raspberry-pi-5@10gbe:0.01ms",) * 5
-    asked = PoolPlanInputs(model=model, member=boards, precision="q4_0", software="distributed-llama")
-    fit = catalogue.shipped_fit()
-    request = pool_request(api.model_of(asked.model), asked)
-    problem = problem_of(request, fit)
+    request, problem, fit = sharing(model, boards)
     tight = replace(problem, room=np.full(5, problem.weight.sum() / count + problem.head_weight))
     assert len(shared_layout(request, tight, fit).layout.stages) == count
     none = replace(problem, room=np.full(5, problem.weight.sum() / (2.0 * count)))
@@ -392,9 +394,6 @@ def test_links_add_their_delay_and_their_wire_to_what_a_client_does_alone():
 def test_who_shares_layers_has_the_quicker_link_for_its_small_messages():
     """4 kB take 0.3 ms over 100 Mbit/s and hardly any over a gigabit, whose round trip is 0.4 ms longer: half of it counts."""
     boards = ("raspberry-pi-5@1gbe:0.1ms", "raspberry-pi-5@100mbit:0.1ms", "raspberry-pi-5@1gbe:0.5ms")
-    asked = PoolPlanInputs(model="llama-3-8b", member=boards, precision="q4_0", software="distributed-llama")
-    fit = catalogue.shipped_fit()
-    request = pool_request(api.model_of(asked.model), asked)
-    problem = problem_of(request, fit)
+    request, problem, fit = sharing("llama-3-8b", boards)
     half = replace(problem, room=np.full(3, 0.5 * problem.weight.sum() + problem.head_weight), clients=(0,))
     assert {one.member for one in shared_layout(request, half, fit).layout.stages} == {0, 2}

@@ -158,15 +158,15 @@ def user_accelerator(path: Path) -> Accelerator:
     return found
 
 
-ABOVE = 1.5
-"""Attained rate over that of the data sheet which no clock explains; boost clocks reach 1.2 of those that data sheets count with [1]."""
+LARGEST_BOOST = 1.5
+"""Most that a device may attain over its data sheet, a guess: beyond it a mistaken unit is likelier than a boost clock [1]."""
 
 
 def _check_attained(found: Accelerator, path: Path) -> None:
-    """Refuse a rate that is far above the data sheet's: a unit mistaken, or the likeness of another device."""
+    """Refuse a rate far above the data sheet's: a mistaken unit, or `like` names the wrong device."""
     sheet = {**found.quantities, **found.peak}
     for key, one in found.attained.items():
-        if key in sheet and one.value > ABOVE * sheet[key].value:
+        if key in sheet and one.value > LARGEST_BOOST * sheet[key].value:
             times = one.value / sheet[key].value
             message = (
                 f"{path}: attained.{key} is {one.text}, {times:.1f} times the data sheet's {sheet[key].text};"

@@ -69,7 +69,8 @@ class Printed(Reply):
         table = self.out("csv")
         if table in {"", "-"}:
             raise InputError("--csv: give the file to write", argument="--csv", value=table)
-        if table is not None and table == self.out("html"):
+        page = self.out("html")
+        if table is not None and page is not None and Path(table) == Path(page):
             raise InputError(f"--csv and --html: {table} cannot hold both", argument="--csv", value=table)
 
     def check_places(self, **others: str | None) -> None:

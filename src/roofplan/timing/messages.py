@@ -98,8 +98,9 @@ def _all_reduce_term(op: Operation, group: Ranks, often: str, repeats: Mapping[s
     net, machine, count = group.net, group.net.machine, math.prod(repeats.values())
     inner = float(group.local)
     outer, parts = float(op.ranks) / inner, []
-    here = reduce_ways(op.traffic, inner, net, alone=outer <= 1.0)
-    stages = [("in a host", inner, op.traffic, here)] if inner > 1.0 else []
+    stages = []
+    if inner > 1.0:
+        stages.append(("in a host", inner, op.traffic, reduce_ways(op.traffic, inner, net, alone=group.inside)))
     if outer > 1.0:
         ways = between_hosts(op.traffic, inner, outer, group.stride, net)
         stages.append(("between hosts", outer, op.traffic / inner, ways))

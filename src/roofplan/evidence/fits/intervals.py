@@ -430,7 +430,14 @@ class Coverage:
 
 
 REDRAWN = 2000
-"""Bootstrap samples of members for the bounds of a coverage [1]."""
+"""Bootstrap samples of members [1]."""
+
+
+def redrawn(values: Sequence[float], statistic: Callable[..., np.ndarray]) -> tuple[float, float]:
+    """Return the 90% bootstrap bounds of a statistic over the values of members, `statistic` being numpy's mean or median."""
+    drawn = np.random.default_rng(0).choice(values, size=(REDRAWN, len(values)))
+    low, high = np.percentile(statistic(drawn, axis=1), (5.0, 95.0))
+    return float(low), float(high)
 
 
 def coverage(
@@ -449,13 +456,11 @@ def coverage(
         shares.append(float(np.average(outcomes.errors <= halves, weights=weights)))
         widths += np.exp(2.0 * halves).tolist()
         scores.append(float(np.average(2.0 * halves + 2.0 / (1.0 - COVERED) * misses, weights=weights)))
-    rng = np.random.default_rng(0)
-    drawn = np.mean(rng.choice(shares, size=(REDRAWN, len(shares))), axis=1)
-    low, high = np.percentile(drawn, (5.0, 95.0))
+    low, high = redrawn(shares, np.mean)
     return Coverage(
         share=float(np.mean(shares)),
-        low=float(low),
-        high=float(high),
+        low=low,
+        high=high,
         members=len(shares),
         rows=sum(len(rows) for rows, _ in found),
         width=float(np.median(widths)),

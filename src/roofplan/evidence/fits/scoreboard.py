@@ -19,12 +19,12 @@ from roofplan.evidence.fits.intervals import (
     LEAST_SOURCES,
     MEMBER,
     PUBLISHER,
-    REDRAWN,
     Width,
     by_figure,
     coverage,
     guaranteed,
     judged,
+    redrawn,
 )
 from roofplan.evidence.fits.left_out import WORTH, kept_groups
 from roofplan.evidence.fits.own import SETTLED, slowdown_of
@@ -336,7 +336,7 @@ def _worth_of_numbers() -> Iterator[str]:
 def _mixtures(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Yield the median ratios of predicted over measured for mixtures and dense models in training, publishers left out.
 
-    Publishers weigh equally, and are drawn again and again for the interval of their median.
+    Publishers weigh equally; the bounds of their median are bootstrapped over them.
     """
     mixed = {row["id"] for row in catalogue.training_rows() if _is_mixture(row)}
     rows = [one for one in outcomes if STEPS(one) and one.predicted is not None]
@@ -347,8 +347,7 @@ def _mixtures(outcomes: Sequence[Outcome]) -> Iterator[str]:
         if not mine:
             continue
         each = [float(np.median([one.ratio for one in several])) for several in outcomes_by_source(mine).values()]
-        drawn = np.median(np.random.default_rng(0).choice(each, size=(REDRAWN, len(each))), axis=1)
-        low, high = np.percentile(drawn, (5.0, 95.0))
+        low, high = redrawn(each, np.median)
         middle = np.median([one.ratio for one in mine])
         yield f"| {name} | {len(each)} | {np.median(each):.2f} | {low:.2f} to {high:.2f} | {len(mine)} | {middle:.2f} |"
 
