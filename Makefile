@@ -14,6 +14,10 @@ $(VENV)/.developing: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	touch $@
 
+$(VENV)/.documenting: $(VENV)/.developing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	touch $@
+
 demo: $(VENV)/.installed
 	$(BIN)/roofplan serve llama-3.1-70b --on h100-sxm:8 --tpot 50ms
 
@@ -61,8 +65,7 @@ docs: $(VENV)/.developing
 	$(BIN)/python docs/generate.py
 
 # The pages as a site, in site/: links between pages are checked
-site: $(VENV)/.developing
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+site: $(VENV)/.documenting
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs site
 
 examples: $(VENV)/.developing

@@ -15,6 +15,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -197,7 +198,7 @@ PASSED, KILLED = {0, 5}, {1, 2, 3}
 A change that `conftest.py` cannot import counts as one that fails tests.
 """
 
-PYTEST = ("pytest", "-q", "-p", "no:randomly", "--no-header", "--tb=no")
+PYTEST = ("pytest", "-v", "-p", "no:randomly", "--no-header", "--tb=no")
 DECLARED = ("tests/test_declared.py", "tests/test_fit.py::test_classes_of_data")
 REPLAYS = "test_answers_have_not_moved"
 """The test that compares whole answers, and so notices more than others."""
@@ -220,6 +221,10 @@ PLUGIN = """
 import builtins, json, os, time
 import pytest
 
+def took(name, started, fixtures=()):
+    with open(f"{os.environ['ROOFPLAN_PROBES']}/{os.getpid()}.times", "a", encoding="utf-8") as file:
+        file.write(json.dumps([name, time.perf_counter() - started, list(fixtures)]) + "\\n")
+
 def speak_anew():
     if hasattr(builtins, "__probe__"):
         builtins.__probe__.__defaults__[0].clear()
@@ -229,18 +234,18 @@ def pytest_runtest_protocol(item):
     speak_anew()
     started = time.perf_counter()
     yield
-    with open(f"{os.environ['ROOFPLAN_PROBES']}/{os.getpid()}.times", "a", encoding="utf-8") as file:
-        file.write(json.dumps([item.nodeid, time.perf_counter() - started, item.fixturenames]) + "\\n")
+    took(item.nodeid, started, item.fixturenames)
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_fixture_setup(fixturedef):
     if fixturedef.scope == "function":
         yield
         return
-    before = os.environ.get("ROOFPLAN_FIXTURE")
+    before, started = os.environ.get("ROOFPLAN_FIXTURE"), time.perf_counter()
     os.environ["ROOFPLAN_FIXTURE"] = f"fixture {fixturedef.baseid} {fixturedef.argname}"
     speak_anew()
     yield
+    took(os.environ["ROOFPLAN_FIXTURE"], started)
     os.environ.pop("ROOFPLAN_FIXTURE")
     if before is not None:
         os.environ["ROOFPLAN_FIXTURE"] = before
@@ -256,17 +261,20 @@ def run_tests(place, arguments, timeout, **environment):
     """Run tests in a copy of the project; return pytest's exit code, None out of time, and what it printed."""
     environment = {**os.environ, "PYTHONPATH": str(place / "src"), "OPENBLAS_NUM_THREADS": "1", **environment}
     command = [sys.executable, "-m", *PYTEST, *arguments]
-    try:
-        done = subprocess.run(
-            command, cwd=place, env=environment, capture_output=True, text=True, timeout=timeout, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None, ""
-    if "while loading conftest" in done.stderr:
-        return min(KILLED), done.stdout
-    if done.returncode not in PASSED | KILLED:
-        raise SystemExit(f"pytest did not run: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.returncode, done.stdout
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        started = subprocess.Popen(command, cwd=place, env=environment, stdout=out, stderr=err, start_new_session=True)
+        try:
+            code = started.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(started.pid, signal.SIGKILL)  # servers that a test has started too
+            started.wait()
+            code = None
+        printed, complaint = (file.seek(0) or file.read() for file in (out, err))
+    if "while loading conftest" in complaint:
+        return min(KILLED), printed
+    if code not in PASSED | KILLED | {None}:
+        raise SystemExit(f"pytest did not run: exit code {code}\n{printed}{complaint}")
+    return code, printed
 
 
 def failures(printed):
@@ -321,7 +329,10 @@ def with_probes(place, mutants):
 
 
 def covering(place, mutants, jobs):
-    """Return the tests that pass through each mutant's place, an empty set where modules alone do, and the seconds of every test."""
+    """Return the tests that pass through each mutant's place, an empty set where modules alone do, and the seconds of every test.
+
+    Besides, of each fixture that several tests share: these tests, and the seconds that it takes.
+    """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "probing.py").write_text(PLUGIN)
         path = f"{place / 'src'}{os.pathsep}{folder}"
@@ -331,18 +342,20 @@ def covering(place, mutants, jobs):
         seconds, using = {}, defaultdict(set)
         for file in Path(folder).glob("*.times"):
             for test, spent, fixtures in map(json.loads, file.read_text().splitlines()):
-                seconds[test] = spent
+                seconds[test] = max(spent, seconds.get(test, 0.0))
                 for fixture in fixtures:
                     using[fixture].add(test)
+        shared = {name: seconds.pop(name) for name in list(seconds) if name.startswith("fixture ")}
+
+        def users(name):
+            _, where, fixture = name.split(" ")
+            return {test for test in using[fixture] if test.startswith(where)}
+
         tests = [set() for _ in mutants]
         for file in Path(folder).glob("*.hits"):
             for line in file.read_text().splitlines():
                 number, test = line.split("\t", 1)
-                if test.startswith("fixture "):
-                    _, where, fixture = test.split(" ")
-                    tests[int(number)] |= {one for one in using[fixture] if one.startswith(where)}
-                else:
-                    tests[int(number)] |= {test} & seconds.keys()
+                tests[int(number)] |= users(test) if test.startswith("fixture ") else {test} & seconds.keys()
     probed = failures(printed)
     if probed:
         code, said = run_tests(place, ["-m", EVERY, *probed], None)
@@ -350,7 +363,7 @@ def covering(place, mutants, jobs):
             print(f"tests fail before anything is changed, and kill nothing:\n{said}", flush=True)
     for test in probed:
         seconds.pop(test, None)
-    return [one & seconds.keys() for one in tests], seconds
+    return [one & seconds.keys() for one in tests], seconds, [(users(name), spent) for name, spent in shared.items()]
 
 
 def candidates(mutant, own, mutants, tests, seconds):
@@ -405,21 +418,31 @@ def within(budget, tests, seconds):
     return met
 
 
-def verdict(mutant, place, tests, seconds):
+def verdict(mutant, place, tests, seconds, shared):
     """Return which of some tests kills a mutant in a copy of the project, or None, and the seconds that it took.
 
-    A mutant that takes several times as long as the unchanged code hangs, which kills it.
+    A mutant under which a test takes several times as long as all of them do on the unchanged code hangs, which kills it, unless that
+    test hangs on the unchanged code too.
     """
-    started = time.monotonic()
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as names, Changed(place, with_change(place, mutant)):
-        names.write("\n".join(tests))
-        names.flush()
-        patience = 60.0 + 3.0 * sum(seconds[test] for test in tests)
-        code, printed = run_tests(place, ["-x", "-m", EVERY, f"@{names.name}"], patience)
-    if code is None:
-        return "out of time", time.monotonic() - started
-    said = (failures(printed) or printed.splitlines()[-1:] or ["it does not start"])[0] if code in KILLED else None
-    return said, time.monotonic() - started
+    started, killer = time.monotonic(), None
+    set_up = sum(spent for users, spent in shared if users.intersection(tests))
+    patience = 60.0 + 3.0 * (set_up + sum(seconds[test] for test in tests))
+    while tests and killer is None:
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as names, Changed(place, with_change(place, mutant)):
+            names.write("\n".join(tests))
+            names.flush()
+            code, printed = run_tests(place, ["-x", "-m", EVERY, f"@{names.name}"], patience)
+        lines = printed.splitlines()
+        if code in PASSED:
+            break
+        if code in KILLED:
+            killer = (failures(printed) or lines[-1:] or ["it does not start"])[0]
+        else:
+            hung = max((test for test in tests if lines[-1:] and lines[-1].startswith(test)), key=len, default=None)
+            if hung is None or run_tests(place, ["-m", EVERY, hung], patience)[0] in PASSED:
+                killer = f"out of time: {hung}"
+            tests = [test for test in tests if test != hung]
+    return killer, time.monotonic() - started
 
 
 def main():
@@ -440,13 +463,13 @@ def main():
             ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "dist", "site", ".*_cache")
             shutil.copytree(ROOT, place, ignore=ignored)
             places.put(place)
-        tests, seconds = covering(place, mutants, options.jobs)
+        tests, seconds, shared = covering(place, mutants, options.jobs)
         print(f"{len(seconds)} tests, {sum(seconds.values()):.0f} s of them, over {len(mutants)} places", flush=True)
 
         def tried(mutant, names):
             place = places.get()
             try:
-                return mutant, *verdict(mutant, place, names, seconds)
+                return mutant, *verdict(mutant, place, names, seconds, shared)
             finally:
                 places.put(place)
 

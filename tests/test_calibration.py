@@ -27,7 +27,17 @@ from roofplan.evidence.fits import __main__ as refit
 from roofplan.evidence.fits import intervals, kernels, left_out, prompts, serving, training
 from roofplan.evidence.fits.fitting import entry, merged
 from roofplan.evidence.fits.hierarchy import Block, Prior, fit
-from roofplan.evidence.fits.own import FURTHER, Refit, _worsens, figures_of, prior_spread, rescoped, slowdown_of
+from roofplan.evidence.fits.own import (
+    FURTHER,
+    Moved,
+    Refit,
+    _prior_of,
+    _worsens,
+    figures_of,
+    prior_spread,
+    rescoped,
+    slowdown_of,
+)
 from roofplan.evidence.fits.training import NUMBERS
 from roofplan.evidence.frameworks import framework_of as row_framework
 from roofplan.evidence.inference import inference_case
@@ -814,6 +824,13 @@ def test_a_job_is_worse_only_beyond_a_tenth():
     before = np.array([1.0, 1.0, 5.0])
     for now, worse in ((FURTHER, False), (1.001 * FURTHER, True), (0.5, False)):
         assert _worsens(before, np.array([now, now, 0.0]), [True, True, False]) is worse
+
+
+def test_the_prior_of_a_slowdown_is_the_spread_that_its_device_had_before_runs():
+    scope = "vllm/h100-sxm"
+    before = Constant(**{**SLOW, "spread": 0.3}, scope=scope, value=1.0)
+    prior = _prior_of(Moved(before=before, after=replace(before, value=1.2, spread=0.05), doubt=0.2))
+    assert (prior.law, prior.name, prior.scope, prior.value, prior.spread) == (SLOWDOWN, "prior", scope, 0.3, 0.0)
 
 
 def test_grouped_products_lose_what_kernel_tables_say_they_do():

@@ -591,6 +591,13 @@ def test_a_command_is_folded_outside_of_its_quotes():
     assert " ".join("".join([first, *rest]).split()).replace(" \\", "").startswith("'x x")
 
 
+@pytest.mark.parametrize(("flag", "guess"), [("--outpu", " Did you mean --output?"), ("--wishful", "")])
+def test_a_flag_that_nearly_is_another_is_named_beside_it(run, flag, guess):
+    _, _, err = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", flag, "5")
+    assert err.strip().startswith(f"error: Unknown option: {flag}.{guess}")
+    assert guess or "Did you mean" not in err
+
+
 def test_a_flag_that_swallowed_the_next_one_needs_a_value(run):
     code, _, err = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--ttft", "--tpot", "5ms")
     assert code == 2

@@ -624,6 +624,7 @@ def test_prices_of_other_lists_join_where_they_are_installed(monkeypatch):
 
     dated = [
         SimpleNamespace(constraint=None, prices=price("9", "9")),
+        SimpleNamespace(constraint=SimpleNamespace(start_date=date(2019, 1, 1)), prices=price("7", "7")),
         SimpleNamespace(constraint=SimpleNamespace(start_date=date(2020, 1, 1)), prices=price("0.01", "0.02")),
         SimpleNamespace(constraint=SimpleNamespace(start_date=date(2999, 1, 1)), prices=price("8", "8")),
     ]

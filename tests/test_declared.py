@@ -14,6 +14,7 @@ import re
 import zlib
 from pathlib import Path
 
+import pytest
 from replays import plain
 
 import roofplan
@@ -107,6 +108,7 @@ def defaults(function):
     return {one.name: told(one.default) for one in parameters if one.default is not inspect.Parameter.empty}
 
 
+@pytest.mark.slow
 def test_no_default_has_moved():
     recorded, now = json.loads(FILE.read_text()), declared()
     moved = {

@@ -3,6 +3,7 @@
 import itertools
 import json
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -130,6 +131,19 @@ def test_litgpt_shards_over_several_devices(count, zero):
     plan = plan_training("llama-3.1-8b", [f"h100-sxm:{count}"], framework="litgpt", method="lora").plans[0]
     assert plan.layout.zero == zero
     assert f"--devices {count}" in training_launch(plan, "litgpt")
+
+
+@pytest.mark.parametrize("target", ["deepspeed", "litgpt", "fsdp"])
+@pytest.mark.parametrize(
+    ("degree", "what"), [("tp", "tensor parallelism"), ("pp", "pipeline stages"), ("cp", "context parallelism")]
+)
+def test_launchers_that_shard_alone_refuse_other_splits(target, degree, what):
+    asked = {"framework": "megatron", "batch": "64seq", "top": "1"}
+    layout = ",".join(f"{name}={2 if name == degree else 1}" for name in ("tp", "pp", "cp"))
+    plan = plan_training("llama-3.2-1b", ["h100-sxm:8"], strategy=layout, **asked).plans[0]
+    sharded = replace(plan, layout=replace(plan.layout, zero=3))
+    with pytest.raises(InputError, match=f"{target} has no {what}"):
+        training_launch(sharded, target)
 
 
 @pytest.mark.slow

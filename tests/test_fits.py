@@ -151,7 +151,7 @@ DIGITS, MOVES = 1e-5, 2e-3
 
 
 def test_every_small_fit_is_recorded():
-    assert list(RECORDED) == [f"{name} {part}" for name in small_fits.NAMES for part in range(small_fits.PARTS)]
+    assert list(RECORDED) == [f"{name} {part}" for name in small_fits.NAMES for part in small_fits.FITTED]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import tokenize
 from functools import lru_cache
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parent.parent / "src" / "roofplan"
 BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -66,6 +68,7 @@ def house():
     }
 
 
+@pytest.mark.slow
 def test_files_and_functions_fit_a_head():
     found = house()
     assert found["longest file"][0] <= 600

@@ -111,6 +111,12 @@ def test_other_tables_are_refused(text, said, tmp_path):
         read_trace(path)
 
 
+def test_times_may_count_from_any_moment(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival,input,output\n1.7e9,100,20\n1700000060,100,10\n")
+    assert read_trace(path).arrivals.tolist() == [0.0, 60.0]
+
+
 def test_files_that_cannot_be_read_are_refused(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         read_trace(tmp_path / "nosuch.csv")

@@ -109,6 +109,11 @@ def test_numpy_does_what_it_is_told(threads):
     assert backend.busy() > 0
 
 
+@pytest.mark.parametrize(("size", "each"), [(2**20, 2**19), (3 * 2**10, 1536), (100, 64)])
+def test_threads_share_memory_in_whole_lines_of_the_cache(size, each):
+    assert [part.nbytes for part in Numpy(2)._parts(size)] == [each, each]
+
+
 def test_a_launch_is_an_operation_of_its_own(monkeypatch):
     added, add = [], np.add
     launch = Numpy(1).launch()

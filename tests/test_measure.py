@@ -643,10 +643,20 @@ def test_namespaces_of_processes_that_ended_are_swept(monkeypatch):
     names = [f"{namespaces.MARK}{gone}-a", f"{namespaces.MARK}{here}-a", f"{namespaces.MARK}x-a", "other"]
     listed = SimpleNamespace(stdout="".join(f"{name} (id: 1)\n" for name in names))
     swept = []
-    monkeypatch.setattr(namespaces.subprocess, "run", lambda *_, **__: listed)
-    monkeypatch.setattr(namespaces, "_ip", lambda *words, **_: swept.append(words))
+    monkeypatch.setattr(namespaces.subprocess, "run", lambda *_, check, **__: None if check else listed)
+    monkeypatch.setattr(namespaces, "_ip", lambda *words, check: swept.append((words, check)))
     namespaces._sweep()
-    assert swept == [("netns", "delete", names[0])]
+    assert swept == [(("netns", "delete", names[0]), False)]
+
+
+def test_a_network_of_namespaces_sweeps_before_it_makes_its_own(monkeypatch):
+    done = []
+    monkeypatch.setattr(namespaces, "_sweep", lambda: done.append("sweep"))
+    monkeypatch.setattr(namespaces, "_ip", lambda *words, **_: done.append(words))
+    monkeypatch.setattr(namespaces, "_tc", lambda *words: done.append(words))
+    with namespaces.Switched(2, 1e6):
+        assert done[0] == "sweep"
+        assert done[1][:2] == ("netns", "add")
 
 
 @pytest.mark.parametrize(

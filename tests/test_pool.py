@@ -14,7 +14,7 @@ from roofplan.inputs import PoolPlanInputs
 from roofplan.pool.layout import Layout, Problem, Stage
 from roofplan.pool.members import _online, members
 from roofplan.pool.request import pool_request
-from roofplan.pool.search import _arrived, _near, _relaxed, _subset_layout, _useful, best_layout
+from roofplan.pool.search import _arrived, _near, _relaxed, _separate, _subset_layout, _twins, _useful, best_layout
 from roofplan.present.screens import pool as screens
 from roofplan.records.pool import CLIENT, LAST
 
@@ -396,6 +396,25 @@ def test_memory_and_time_to_the_last_byte_and_second_are_enough():
     assert held.holds(layout)
     assert not replace(held, room=held.room * np.array([1.0, 0.999, 1.0])).holds(layout)
     assert not replace(held, room=held.room * np.array([0.999, 1.0, 1.0])).holds(layout)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_hops_that_are_sums_of_their_ends_cost_a_stage_the_same_wherever_it_stands(count):
+    problem = drawn(1, count, 4, route="ring", outputs=(CLIENT,), separate=True)
+    visit = _separate(problem)
+    assert visit.shape == (count, count)
+    for a, b in itertools.permutations(range(count), 2):  # there and back, whoever is visited
+        assert visit[a, b] + visit[b, a] == pytest.approx(problem.hidden[a, b] + problem.hidden[b, a])
+
+
+def test_members_that_could_change_places_are_twins():
+    problem = drawn(1, 3, 4, route="hub", outputs=(CLIENT,))
+    assert _twins(problem) == [-1, -1, -1]
+    same = {name: np.repeat(getattr(problem, name)[:1], 3, axis=0) for name in ("layer", "head", "host", "room")}
+    apart = 1.0 - np.eye(3)
+    alike = replace(problem, **same, hidden=apart, logits=apart, token=apart)
+    assert _twins(alike) == [-1, 0, 1]
+    assert _twins(replace(alike, room=np.array([1.0, 2.0, 1.0]))) == [-1, -1, 0]
 
 
 def test_planning_a_pool_tells_how_far_it_is():

@@ -99,6 +99,8 @@ def test_exo_takes_the_fewest_machines_and_shares_by_memory():
     assert windows(exo(request, problem, 1)) == {1: (0, 4)}
     request, problem = crew({"room": 1, "layer": 1.0}, {"room": 3, "layer": 1.0}, {"room": 2, "layer": 1.0}, head=1.0)
     assert windows(exo(request, problem, 1)) == {1: (0, 2), 2: (2, 4)}  # 2.4 and 1.6: the remainder goes to the second
+    request, problem = crew(*({"room": room, "layer": 1.0} for room in (1.9, 1.5, 0.6)))
+    assert windows(exo(request, problem, 0)) == {0: (0, 2), 1: (2, 3), 2: (3, 4)}  # the largest remainders
     request, problem = crew({"room": 1, "layer": 1.0}, {"room": 2, "layer": 1.0}, {"room": 1, "layer": 1.0}, head=1.0)
     assert exo(request, problem, 1) == CANNOT
     request, problem = crew({"room": 1, "layer": 1.0}, {"room": 2, "layer": 1.0}, {"room": 1, "layer": 1.0})

@@ -460,13 +460,17 @@ def test_hours_that_passed_end_with_the_last():
 
 
 def test_answers_of_one_token_have_no_time_between_tokens():
-    asked = Requests(arrivals=np.array([0.0, 1.0, 2.0]), inputs=np.array([8, 8, 8]), outputs=np.array([1, 5, 5]))
-    ends = np.array([2.0, 5.0, -1.0])  # the last is not served
-    outcome = SimpleNamespace(admitted=np.array([0.5, 1.5, -1.0]), first=np.array([2.0, 3.0, -1.0]), last=ends)
+    asked = Requests(
+        arrivals=np.array([0.0, 1.0, 2.0, 3.0]), inputs=np.array([8, 8, 8, 8]), outputs=np.array([1, 5, 5, 2])
+    )
+    ends = np.array([2.0, 5.0, -1.0, 5.25])  # the third is not served
+    outcome = SimpleNamespace(
+        admitted=np.array([0.5, 1.5, -1.0, 3.5]), first=np.array([2.0, 3.0, -1.0, 5.0]), last=ends
+    )
     found = _times(asked, outcome)
-    assert found["tpot"].tolist() == [0.5]
-    assert found["ttft"].tolist() == [2.0, 2.0]
-    assert (found["e2e"].tolist(), found["waiting"].tolist()) == ([2.0, 4.0], [0.5, 0.5])
+    assert found["tpot"].tolist() == [0.5, 0.25]
+    assert found["ttft"].tolist() == [2.0, 2.0, 2.0]
+    assert (found["e2e"].tolist(), found["waiting"].tolist()) == ([2.0, 4.0, 2.25], [0.5, 0.5, 0.5])
 
 
 def test_pictures_begin_with_the_first_moment():

@@ -7,14 +7,14 @@ import replays
 
 HEAVY = {"serving": 40, "training": 100, "money": 40}
 RARE = HEAVY | {"screens": 32, "load": 50, "pools": 26, "pages": 20, "launch": 35}
-RARE |= {"rows": 40, "shown": 40, "refused": 100, "seen": 12}
+RARE |= {"model": 4, "rows": 40, "shown": 40, "refused": 100, "seen": 12}
 """Kinds of which quick tests take one answer in so many, slow tests all others."""
 
 LONG = re.compile(
-    r"calls (accuracy|pools|launched|paid|operations|tables_of_steps|predicted_steady_states|drawn_(stays|costs_0|states_0|\w+_[1-9]))|--(slo|find) "
+    r"calls (accuracy|pools|launched|paid|operations|tables_of_steps|predicted_steady_states|drawn_\w+)|--(slo|find|warmup) "
     r"|--best throughput|kimi-k2 "
 )
-"""Answers that take seconds: scenes of many, all but the first that are drawn, loads that are simulated, pools for throughput."""
+"""Answers that take seconds: scenes of many, and those that are drawn, loads that are simulated, pools for throughput."""
 
 
 def cases():

@@ -1332,6 +1332,7 @@ def test_the_share_of_a_limit_is_a_share(name, spec, extra):
             assert 0.0 < bound_of(tree)[1] <= 1.0 + 1e-9
 
 
+@pytest.mark.slow
 def test_prompts_of_all_groups_share_the_experts():
     """The rate of prompts alone cannot exceed what the same plan spends on them beside decoding by much."""
     for engine in ("vllm", "sglang"):
@@ -1883,6 +1884,18 @@ def test_a_context_of_prompt_and_answer_is_not_shortened():
     assert change.flags == {"--on": "x", "--context": str(change.asked.workload.context)}
     assert 4096 <= change.asked.workload.context < 8192
     assert change.size == pytest.approx(math.log(8192 / change.asked.workload.context))
+
+
+def test_a_shorter_context_is_the_longest_that_some_plan_holds():
+    (box,) = machine("rtx-4090:4")
+    asked = Request(
+        model=read_model("llama-3.1-8b"), machines=(box,), workload=Workload(input=3000, output=1000, context=120_000)
+    )
+    least = replace(asked, workload=replace(asked.workload, context=4000))
+    longest = {min(int(plan.memory.longest), 119_999) for plan in evaluate(least, Tally(), FIT)}
+    assert len(longest) > 1
+    (change,) = ways_out._shorter(asked, {}, FIT)
+    assert change.asked.workload.context == max(longest)
 
 
 def test_a_communicator_takes_memory_where_ranks_talk():

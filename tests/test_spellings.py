@@ -380,6 +380,7 @@ def test_frameworks_are_read_without_their_release(name, profile):
 # Loads -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_clients_that_a_rate_holds_back_are_an_open_loop():
     slow, fast = (
         served(request_rate="1", client_concurrency="256"),

@@ -132,6 +132,7 @@ def torch(monkeypatch):
     return made
 
 
+@pytest.mark.slow
 def test_formats_are_those_that_products_run_in(torch):
     library = torch("cuda")
     found = Torch("cuda:1", 3)
@@ -216,6 +217,7 @@ def test_memory_is_read_and_copied_in_numbers_of_four_bytes(torch):
     ]
 
 
+@pytest.mark.slow
 def test_launches_alone_and_in_a_graph(torch):
     library = torch("cuda")
     found = Torch("cuda", 1)
@@ -228,6 +230,7 @@ def test_launches_alone_and_in_a_graph(torch):
     assert library.drain() == ["replay", "replay", "wait"]
 
 
+@pytest.mark.slow
 def test_links_go_to_the_host_and_to_other_devices(torch):
     library = torch("cuda", count=3)
     found = Torch("cuda:1", 1)

@@ -27,6 +27,7 @@ from roofplan.operations.table import Split
 from roofplan.operations.training import _mixing, forward
 from roofplan.present.answers.schemas import answer_schema
 from roofplan.records.model import Recurrence
+from roofplan.records.source import document
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term
 from roofplan.records.training import MODULES, Adapter, Job, Layout
@@ -651,6 +652,7 @@ def test_reproduce_plans_the_same_layout(run_json):
     assert again["plans"][0]["strategy"] == first["plans"][0]["strategy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "framework", "expected"),
     [
@@ -964,7 +966,9 @@ def test_the_explanation_of_a_swap_sums_to_the_step():
     found = step(model, job(), layout, a)
     tree = step_term(found, job(), layout, a)
     assert tree.value == pytest.approx(float(found.time))
-    assert "swap" in {part.name for part in tree.parts}
+    swap = next(part for part in tree.parts if part.name == "swap")
+    link = a.machine.host_link
+    assert {document(link.quantities[name].source) for name in ("bandwidth", "copy_efficiency")} <= set(swap.sources)
 
 
 def test_host_memory_that_is_known_is_a_limit():
@@ -1525,12 +1529,14 @@ def test_an_adapter_of_products_that_a_model_does_not_have_is_refused(method):
         plan_training("mamba-2.8b", ["h100-sxm:1"], method=method, tokens="1B")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("optimizer", "warned"), [("muon", True), ("adam", False)])
 def test_what_muon_computes_beside_is_said_not_to_be_counted(optimizer, warned):
     found = plan_training("llama-3.2-1b", ["h100-sxm:8"], optimizer=optimizer, batch="64seq", strategy="tp=1")
     assert ("muon" in {code for code, _ in found.warnings}) is warned
 
 
+@pytest.mark.slow
 def test_a_smaller_machine_is_named_only_where_a_deadline_asks_for_one():
     ticks = []
     more = {"batch": "64seq", "progress": lambda *tick: ticks.append(tick)}

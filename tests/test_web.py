@@ -203,6 +203,13 @@ def test_a_long_question_tells_how_far_it_is(server):
     assert all(0 < one["done"] <= one["whole"] and one["what"] == "machines" for one in told)
 
 
+def test_a_question_without_an_answer_is_saved_as_one_that_failed(server):
+    code, text, _ = server.ask("/save/serve?model=llama-3.1-70b&on=rtx-4090:1")
+    assert (code, "rtx-4090" in text) == (200, True)  # nothing fits, which is an answer
+    code, _, _ = server.ask("/save/serve?model=llama-3.1-8b&on=h100-sxm:1&input=-5")
+    assert code == 400
+
+
 def test_a_saved_answer_needs_no_network(server):
     code, text, headers = server.ask(f"/save/serve?{SERVE}")
     assert code == 200
