@@ -17,6 +17,7 @@ from roofplan.hf.blocks import short_convolution
 from roofplan.hf.decoders import qwen_windows
 from roofplan.hf.fields import Fields
 from roofplan.hf.find import read_model
+from roofplan.hf.mixtures import _groups, _sparse_layers
 from roofplan.hf.quantization import _grouped, _parts, _pattern
 from roofplan.operations import UNPADDED, head_format, head_operations, layer_operations
 from roofplan.operations.table import Split, Step
@@ -273,7 +274,6 @@ def test_model_is_read_from_path_folder_alias_and_dict(tmp_path, llama):
 
 def test_every_second_layer_is_counted_from_one_by_qwen_and_from_zero_by_others():
     """(i + 1) % decoder_sparse_step in modeling_qwen2_moe.py, i % moe_layer_freq in modeling_deepseek.py."""
-    from roofplan.hf.mixtures import _sparse_layers
 
     assert _sparse_layers(Fields({"decoder_sparse_step": 2}), 4) == [False, True, False, True]
     assert _sparse_layers(Fields({"moe_layer_freq": 2}), 4) == [True, False, True, False]
@@ -548,3 +548,18 @@ def test_windows_of_qwen_begin_behind_the_layers_without(more, windows):
 )
 def test_groups_of_weights_are_named_where_they_are_not_the_usual_ones(group, name):
     assert _grouped("gptq", group, 128) == name
+
+
+@pytest.mark.parametrize(
+    ("said", "groups"),
+    [
+        ({}, (1, 1)),
+        ({"n_group": 8, "topk_group": 4}, (8, 4)),
+        ({"n_group": 8}, (8, 8)),
+        ({"n_group": 8, "topk_group": 16}, (8, 8)),
+        ({"n_group": 8, "topk_group": 4, "topk_method": "greedy"}, (1, 1)),
+        ({"n_group": 1, "topk_group": 1, "topk_method": "greedy"}, (1, 1)),
+    ],
+)
+def test_a_router_chooses_among_groups_unless_it_is_greedy(said, groups):
+    assert _groups(Fields(said)) == groups

@@ -541,6 +541,16 @@ def test_a_machine_that_gives_too_little_never_breaks_even():
     assert float(found.apart.parts[-1].value) < 0.0  # the API asks for less than the machine costs
 
 
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [(("--training-cost", "5MUSD"), "--lifetime-tokens"), (("--lifetime-tokens", "1T"), "--training-cost")],
+)
+def test_what_training_cost_and_the_tokens_to_come_belong_together(run_json, given, missing):
+    words = ("cost", "tokens", "llama-3.1-8b", "--on", "h100-sxm:1", "--api-price", "0.15,0.60")
+    code, found = run_json(*words, *given)
+    assert (code, found["error"]["argument"]) == (2, missing)
+
+
 def test_an_api_price_taken_apart_is_whole(run_json):
     words = ["cost", "tokens", "gpt-oss-120b", "--on", "h100-sxm:1", "--api-price", "0.15,0.60", "--utilisation", "40%"]
     _, found = run_json(*words, "--training-cost", "5.6MUSD", "--lifetime-tokens", "100T")
