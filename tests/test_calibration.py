@@ -323,6 +323,7 @@ def test_a_single_run_tells_the_slowdown_of_its_device(own_profile):
     (one,) = found.moved
     assert (one.after.law, one.after.name, one.after.scope) == ("slowdown", "time", "torchtitan/h100-sxm-96-hbm2e")
     assert 1.0 < one.after.value < 1.5
+    assert one.doubt == pytest.approx(one.after.spread / one.before.spread, abs=2e-3)
     prior = next(item for item in profile.constants(place) if item.name == "prior")
     assert (prior.value, prior.kind) == (one.before.spread, "guess")
     assert profile.said(catalogue.shipped_fit()).startswith("1 constant from your runs")

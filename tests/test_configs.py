@@ -274,7 +274,6 @@ def test_model_is_read_from_path_folder_alias_and_dict(tmp_path, llama):
 
 def test_every_second_layer_is_counted_from_one_by_qwen_and_from_zero_by_others():
     """(i + 1) % decoder_sparse_step in modeling_qwen2_moe.py, i % moe_layer_freq in modeling_deepseek.py."""
-
     assert _sparse_layers(Fields({"decoder_sparse_step": 2}), 4) == [False, True, False, True]
     assert _sparse_layers(Fields({"moe_layer_freq": 2}), 4) == [True, False, True, False]
 

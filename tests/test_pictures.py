@@ -4,10 +4,12 @@ import json
 import re
 import shutil
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
 from roofplan.present import charts
+from roofplan.present.charts.seen import _beside as beside
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (
@@ -110,3 +112,13 @@ def test_plans_on_the_front_are_those_that_none_beats():
     points = charts.front("", rows, "x", "y")["data"]["values"]
     assert [(p["x"], p["y"]) for p in points if p["front"] == "yes"] == [(1.0, 5.0), (2.0, 3.0), (4.0, 1.0)]
     assert points[-1]["front"] == "yes"
+
+
+def test_only_figures_that_were_measured_and_predicted_stand_side_by_side():
+    def figure(name, value, ratio):
+        predicted = None if value is None else SimpleNamespace(value=value, low=0.5 * value, high=4.0 * value)
+        return SimpleNamespace(name=name, predicted=predicted, ratio=ratio)
+
+    given = [figure("ttft", 0.2, 1.5), figure("tpot", 0.02, None), figure("e2e", None, None)]
+    rows = beside(SimpleNamespace(figures=given))["data"]["values"]
+    assert [(row["measured"], row["low"], row["high"]) for row in rows] == [(1.5, 0.5, 4.0)]
