@@ -45,6 +45,7 @@ from roofplan.records.workload import Constraints, Workload
 from roofplan.serving import Request, Tally, evaluate
 from roofplan.serving.bounds import bounded, floors, leaves
 from roofplan.serving.certainty import _bearing, _front, by_constants
+from roofplan.serving.plan import sure_of
 from roofplan.timing.figures import (
     FIGURE_OF,
     FIRST_TOKEN,
@@ -605,6 +606,23 @@ def test_inputs_that_are_not_stated_loosen_what_is_ruled_out():
     least = floors(stated.model, stated.strategy, stated.workload, stated.rates(FIT), 1).token
     assert predicted_figures(stated, FIT)["tpot"].low == pytest.approx(least)
     assert predicted_figures(unsaid, FIT)["tpot"].low < 0.9 * least  # 8 bits are read in half the time
+
+
+@pytest.mark.parametrize("strategy", [{"dp": 4}, {"pp": 4}, {"dp": 2, "pp": 2}])
+def test_a_token_takes_no_less_than_a_read_for_the_users_of_its_replica_and_wave(strategy):
+    model, r = read_model("mixtral-8x7b"), rates(machine("h100-sxm:4")[0], catalogue.engine("vllm-0.20"), FIT)
+
+    def least(users, **degrees):
+        layout = Strategy(**{"tp": 1, "pp": 1, "dp": 1, "ep": 1, "attention_dp": 1} | degrees)
+        return floors(model, layout, Workload(input=1024, output=128, context=2048), r, users).token
+
+    assert least(8, **strategy) == pytest.approx(least(2))
+
+
+def test_more_than_one_user_are_clients_to_an_interval():
+    plan = rp.plan_serving("llama-3.1-8b", on="h100-sxm:1", concurrency="1").plans[0]
+    known = [sure_of(replace(plan, users=users), TIME_PER_TOKEN, plan.prediction.tpot) for users in (1, 2, 8)]
+    assert [one.doubt.load for one in known] == ["client", "clients", "clients"]
 
 
 def test_a_batch_over_expert_ranks_is_bounded_by_its_work_not_by_the_widest_degree():

@@ -99,6 +99,7 @@ def test_requests_without_an_answer_are_left_out_and_said(tmp_path):
         ("time,tokens\n1,2\n", "lacks the columns arrival, input, output"),
         ("arrival,input,output\n2,5,5\n1,5,5\n", "line 3: time goes back"),
         ("arrival,input,output\n2,5,5\n1e12,5,5\n", "line 3: 1e\\+12 s after the first request"),
+        ("arrival,input,output\n1e9,5,5\n9e9,5,5\n", "line 3: 8e\\+09 s after the first request"),
         ("arrival,input,output\nnoon,5,5\n", "line 2: arrival is 'noon', not a time"),
         ("arrival,input,output\n1,many,5\n", "line 2: input is 'many'"),
         ("arrival,input,output\n1,0,5\n", "no request with a prompt"),

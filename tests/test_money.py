@@ -17,7 +17,7 @@ from roofplan.catalogue.machines import machine
 from roofplan.money.history import CLASSES, WIDTHS, fit_trend, milestones, years_between
 from roofplan.money.listed import Route
 from roofplan.money.machine import own
-from roofplan.money.prices import STALE_DAYS, at_price
+from roofplan.money.prices import STALE_DAYS, at_price, ranged
 from roofplan.money.request import _estimated
 from roofplan.present.screens.money import rent_screen
 from roofplan.present.screens.page import Page
@@ -197,6 +197,14 @@ def test_quotes_are_marked_from_the_day_on_which_they_are_stale(monkeypatch, old
     monkeypatch.setattr(money, "age_days", lambda _: money.STALE_DAYS + older)
     quotes = catalogue.prices("h100-sxm")
     assert _quote(quotes[0].kind, quotes).endswith(" !") is mark
+
+
+@pytest.mark.parametrize(("older", "grade"), [(-1, ""), (0, ""), (1, "borrowed")])
+def test_old_quotes_are_borrowed_and_what_is_given_never(monkeypatch, older, grade):
+    monkeypatch.setattr("roofplan.money.prices.age_days", lambda _: STALE_DAYS + older)
+    quote = catalogue.prices("h100-sxm")[0]
+    assert ranged(quote, FIT).grade == grade
+    assert ranged(replace(quote, kind="given"), FIT).grade == ""
 
 
 def test_estimated_prices_are_those_of_analysts_in_dollars():

@@ -75,6 +75,17 @@ def test_a_gibibyte_of_cache_holds_what_vllm_printed(config, block, longest, bat
     assert round(found.concurrency, 2) == concurrency
 
 
+@pytest.mark.parametrize(
+    ("full", "windowed", "groups"), [(4, 5, [5, 5]), (4, 6, [4, 4, 4]), (5, 4, [5, 5]), (4, 4, [4, 4])]
+)
+def test_kinds_of_nearly_as_many_layers_are_groups_of_the_larger(full, windowed, groups):
+    """Below one and a half times as many the smaller kind is padded; from there on the larger is parted."""
+    kinds = ["sliding_attention"] * windowed + ["full_attention"] * full
+    config = hf.from_dict({**SLIDING, "num_hidden_layers": full + windowed, "layer_types": kinds})
+    found = cache_blocks(config, 2**30, tensor=1, cache_bytes=2.0, block=128, longest=4096, batched=4096)
+    assert [group.layers for group in found.groups] == groups
+
+
 def test_a_sliding_group_is_charged_its_window_and_the_step():
     found = cache_blocks(hf.from_dict(SLIDING), 2**30, tensor=1, cache_bytes=2.0, block=128, longest=4096, batched=4096)
     assert found.page == 65_536

@@ -20,12 +20,13 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from roofplan.errors import RoofplanError
+from roofplan.errors import InputError, RoofplanError
 from roofplan.inputs import Listening
 from roofplan.questions import EVERY
 from roofplan.web.html import question_page
 from roofplan.web.kept import Kept
 from roofplan.web.pages import PAGES
+from roofplan.web.server import _failed
 from roofplan.workers import answers
 from roofplan.workers.guard import Guard, TooLarge, _limited
 from roofplan.workers.listening import Place
@@ -201,6 +202,15 @@ def test_a_long_question_tells_how_far_it_is(server):
     told = [data for kind, data in events(text) if kind == "progress"]
     assert told
     assert all(0 < one["done"] <= one["whole"] and one["what"] == "machines" for one in told)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "again"),
+    [(Busy("busy"), 503, "2"), (TooLong("long"), 503, "2"), (Stopped("gone"), 500, None), (InputError("x"), 400, None)],
+)
+def test_what_may_be_asked_again_says_when(error, code, again):
+    answer = _failed(PAGES["serve"], error)
+    assert (answer.status_code, answer.headers.get("Retry-After")) == (code, again)
 
 
 def test_a_question_without_an_answer_is_saved_as_one_that_failed(server):
