@@ -1,6 +1,7 @@
 """Machines, chips, money and launch lines, scene by scene, as the catalogue and a user's files describe them."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -280,7 +281,7 @@ def launched():
         ("mixtral-8x7b", "capacity"),
         ("llama-2-7b", "qlora"),
     )
-    for name, (model, how), pins in some(product(catalogue.ids("frameworks"), models, layouts)):
+    for name, (model, how), pins in some(product(catalogue.ids("frameworks"), models, layouts), 60):
         more = {"method": how} if "lora" in how else {"capacity": "1.25"} if how else {}
         more |= {"precision": "fp8"} if "pp=2" in pins and not how else {}
         found = or_refusal(
@@ -309,6 +310,126 @@ def launched():
             f"{name} {model} {pins} {more}",
             found if isinstance(found, str) else or_refusal(serving.launch, found.plans[0]),
         )
+
+
+LAYOUTS = {
+    "tp": (1, 2, 8),
+    "pp": (1, 2, 4, 8),
+    "cp": (1, 2),
+    "dp": (1, 4),
+    "ep": (1, 2, 8),
+    "micro_batch": (1, 2),
+    "interleave": (1, 2, 3),
+    "zero": (0, 1, 2, 3),
+    "shard": (0.0, 2.0),
+    "recompute": ("none", "selective", "full", "core_attn+layernorm", "core_attn+mlp", "moe_act", "moe+mlp"),
+    "recomputed": (1.0, 0.5, 0.3),
+    "schedule": ("1f1b", "gpipe", "zb-h1", "dualpipe"),
+    "offload": ("none", "optimizer", "weights", "activations"),
+}
+"""Values of a layout that the writers of launches are asked for, the first of each most often."""
+
+
+def _jobs():
+    from roofplan.records.training import Adapter
+
+    kept = ("bf16", "bnb-nf4", "bnb-int8")
+    adapters = (Adapter(method="lora"), *(Adapter(method="qlora", rank=16, stored=one) for one in kept))
+    adapters += (
+        Adapter(method="dora", targets=("q_proj", "k_proj", "v_proj", "o_proj")),
+        Adapter(method="lora", targets=("gate_proj", "up_proj", "down_proj"), rank=64),
+        Adapter(method="lora", targets=("gate_proj", "embed_tokens"), dropout=False),
+    )
+    return {
+        "batch": (64, 9),
+        "sequence": (4096, 300),
+        "tokens": (None, 1e9, 1e9 + 1.0),
+        "precision": ("bf16", "fp16", "fp8", "fp4", "fp32"),
+        "recipe": ("", "mxfp8"),
+        "gradient": (4.0, 2.0),
+        "optimizer": list(catalogue.optimizers().values()),
+        "adapter": (None, *adapters),
+        "capacity": (None, 1.25),
+    }
+
+
+@scene
+def written():
+    """What every writer of launches makes of layouts and jobs of all kinds, a few steps away from a plan of the framework."""
+    from itertools import product
+
+    from roofplan.api import plan_training
+    from roofplan.catalogue.machines import machine
+    from roofplan.exports import training
+
+    jobs = _jobs()
+    models = ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite", "gemma-2-9b", "gpt-oss-20b", "opt-13b")
+    machines = [machine(name)[0] for name in ("h100-sxm:1", "h100-sxm:8", "h100-sxm:4x8@ib-ndr")]
+    for target, model in product(training.TARGETS, models):
+        pick = random.Random(f"{target} {model}")  # noqa: S311 - nothing secret
+        name = "transformers" if target == "fsdp" else target
+        found = or_refusal(plan_training, model, ["h200-sxm:8"], framework=name, batch="64seq", top=1)
+        if isinstance(found, str):
+            yield f"{target} {model}", found
+            continue
+
+        def drawn(values, pick=pick):
+            return {name: pick.choice(some) for name, some in values.items() if pick.random() < 2.0 / len(values)}
+
+        lines = []
+        for _ in range(120):
+            plan = found.plans[0]
+            plan = replace(plan, layout=replace(plan.layout, **drawn(LAYOUTS)), job=replace(plan.job, **drawn(jobs)))
+            plan = replace(plan, machine=pick.choice((plan.machine, *machines)))
+            lines.append(or_refusal(training.launch, plan, target))
+        yield f"{target} {model}", lines
+
+
+SERVED = {
+    "tp": (1, 2, 8),
+    "pp": (1, 2),
+    "dp": (1, 4),
+    "ep": (1, 8),
+    "attention_dp": (1, 8),
+}
+"""Degrees of a serving plan that its launch is written for."""
+
+
+@scene
+def started():
+    """What each engine's launch makes of degrees, formats and lengths of all kinds, a few steps away from a plan of the engine."""
+    from itertools import product
+
+    from roofplan.api import plan_serving
+    from roofplan.catalogue.machines import machine
+    from roofplan.exports import serving
+
+    machines = [machine(name)[0] for name in ("h100-sxm:1", "h100-sxm:8", "h100-sxm:4x8@ib-ndr", "epyc-9654:1")]
+    engines = [name for name in catalogue.ids("engines") if catalogue.engine(name).name in serving.SHORT.values()]
+    for engine, model in product(engines, ("llama-3.1-8b", "deepseek-v2-lite", "qwen3-30b-a3b", "gemma-2-9b")):
+        pick = random.Random(f"{engine} {model}")  # noqa: S311 - nothing secret
+        more = {"precision": "q4_k_m"} if engine.startswith("llama.cpp") else {}
+        found = or_refusal(plan_serving, model, ["h200-sxm:8"], engine=engine, strategy="tp=1", context="4096", **more)
+        if isinstance(found, str):
+            yield f"{engine} {model}", found
+            continue
+        plan, lines = found.plans[0], []
+        for _ in range(40):
+            degrees = {name: pick.choice(some) for name, some in SERVED.items() if pick.random() < 0.3}
+            changes = {
+                "users": pick.choice((1, 7, 300)),
+                "seats": pick.choice((0, plan.seats, 5)),
+                "kv_precision": pick.choice((plan.kv_precision, plan.kv_precision, "bf16", "fp8", "q8_0")),
+                "precision": pick.choice((plan.precision, plan.precision, "bf16", "fp8", "bnb-nf4", "fp32", "q8_0")),
+                "machine": pick.choice((plan.machine, *machines)),
+                "named": pick.choice(("", "", "speed")),
+            }
+            workload = replace(
+                plan.workload, context=pick.choice((4096, 777, 131072)), drafted=pick.choice((0, 0, 1, 3))
+            )
+            other = replace(plan, **changes, strategy=replace(plan.strategy, **degrees), workload=workload)
+            lines.append(or_refusal(serving.launch, other))
+        yield f"{engine} {model}", lines
 
 
 @scene

@@ -11,7 +11,7 @@ RARE |= {"model": 4, "rows": 40, "shown": 40, "refused": 100, "seen": 12}
 """Kinds of which quick tests take one answer in so many, slow tests all others."""
 
 LONG = re.compile(
-    r"calls (accuracy|pools|launched|paid|operations|tables_of_steps|predicted_steady_states|drawn_\w+)|--(slo|find|warmup) "
+    r"calls (accuracy|pools|launched|written|started|paid|operations|tables_of_steps|predicted_steady_states|drawn_\w+)|--(slo|find|warmup) "
     r"|--best throughput|kimi-k2 "
 )
 """Answers that take seconds: scenes of many, and those that are drawn, loads that are simulated, pools for throughput."""
