@@ -322,7 +322,7 @@ LAYOUTS = {
     "interleave": (1, 2, 3),
     "zero": (0, 1, 2, 3),
     "shard": (0.0, 2.0),
-    "recompute": ("none", "selective", "full", "core_attn+layernorm", "core_attn+mlp", "moe_act", "moe+mlp"),
+    "recompute": ("none", "selective", "full", "full", "core_attn+layernorm", "core_attn+mlp", "moe_act", "moe+mlp"),
     "recomputed": (1.0, 0.5, 0.3),
     "schedule": ("1f1b", "gpipe", "zb-h1", "dualpipe"),
     "offload": ("none", "optimizer", "weights", "activations"),
@@ -374,10 +374,10 @@ def written():
             continue
 
         def drawn(values, pick=pick):
-            return {name: pick.choice(some) for name, some in values.items() if pick.random() < 2.0 / len(values)}
+            return {name: pick.choice(some) for name, some in values.items() if pick.random() < 0.2}
 
         lines = []
-        for _ in range(120):
+        for _ in range(200):
             plan = found.plans[0]
             plan = replace(plan, layout=replace(plan.layout, **drawn(LAYOUTS)), job=replace(plan.job, **drawn(jobs)))
             plan = replace(plan, machine=pick.choice((plan.machine, *machines)))
@@ -406,7 +406,7 @@ def started():
 
     machines = [machine(name)[0] for name in ("h100-sxm:1", "h100-sxm:8", "h100-sxm:4x8@ib-ndr", "epyc-9654:1")]
     engines = [name for name in catalogue.ids("engines") if catalogue.engine(name).name in serving.SHORT.values()]
-    for engine, model in product(engines, ("llama-3.1-8b", "deepseek-v2-lite", "qwen3-30b-a3b", "gemma-2-9b")):
+    for engine, model in product(engines, ("llama-3.1-8b", "deepseek-v2-lite", "gemma-2-9b", "gpt-oss-20b")):
         pick = random.Random(f"{engine} {model}")  # noqa: S311 - nothing secret
         more = {"precision": "q4_k_m"} if engine.startswith("llama.cpp") else {}
         found = or_refusal(plan_serving, model, ["h200-sxm:8"], engine=engine, strategy="tp=1", context="4096", **more)
@@ -423,6 +423,7 @@ def started():
                 "precision": pick.choice((plan.precision, plan.precision, "bf16", "fp8", "bnb-nf4", "fp32", "q8_0")),
                 "machine": pick.choice((plan.machine, *machines)),
                 "named": pick.choice(("", "", "speed")),
+                "model": replace(plan.model, id=pick.choice((model, model, "stdin", "somebody/else"))),
             }
             workload = replace(
                 plan.workload, context=pick.choice((4096, 777, 131072)), drafted=pick.choice((0, 0, 1, 3))
