@@ -198,7 +198,7 @@ PASSED, KILLED = {0, 5}, {1, 2, 3}
 A change that `conftest.py` cannot import counts as one that fails tests.
 """
 
-PYTEST = ("pytest", "-v", "-p", "no:randomly", "--no-header", "--tb=no")
+PYTEST = ("pytest", "-vv", "-p", "no:randomly", "--no-header", "--tb=no")
 DECLARED = ("tests/test_declared.py", "tests/test_fit.py::test_classes_of_data")
 REPLAYS = "test_answers_have_not_moved"
 """The test that compares whole answers, and so notices more than others."""
@@ -221,6 +221,8 @@ PLUGIN = """
 import builtins, json, os, time
 import pytest
 
+SET_UP = []
+
 def took(name, started, fixtures=()):
     with open(f"{os.environ['ROOFPLAN_PROBES']}/{os.getpid()}.times", "a", encoding="utf-8") as file:
         file.write(json.dumps([name, time.perf_counter() - started, list(fixtures)]) + "\\n")
@@ -233,8 +235,9 @@ def speak_anew():
 def pytest_runtest_protocol(item):
     speak_anew()
     started = time.perf_counter()
+    SET_UP.clear()
     yield
-    took(item.nodeid, started, item.fixturenames)
+    took(item.nodeid, started + sum(SET_UP), item.fixturenames)
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_fixture_setup(fixturedef):
@@ -245,9 +248,10 @@ def pytest_fixture_setup(fixturedef):
     os.environ["ROOFPLAN_FIXTURE"] = f"fixture {fixturedef.baseid} {fixturedef.argname}"
     speak_anew()
     yield
-    took(os.environ["ROOFPLAN_FIXTURE"], started)
-    os.environ.pop("ROOFPLAN_FIXTURE")
-    if before is not None:
+    took(os.environ.pop("ROOFPLAN_FIXTURE"), started)
+    if before is None:
+        SET_UP.append(time.perf_counter() - started)
+    else:
         os.environ["ROOFPLAN_FIXTURE"] = before
     speak_anew()
 """
@@ -329,10 +333,7 @@ def with_probes(place, mutants):
 
 
 def covering(place, mutants, jobs):
-    """Return the tests that pass through each mutant's place, an empty set where modules alone do, and the seconds of every test.
-
-    Besides, of each fixture that several tests share: these tests, and the seconds that it takes.
-    """
+    """Return the tests that pass through each mutant's place, an empty set where modules alone do, and what every test costs."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "probing.py").write_text(PLUGIN)
         path = f"{place / 'src'}{os.pathsep}{folder}"
@@ -361,12 +362,21 @@ def covering(place, mutants, jobs):
         code, said = run_tests(place, ["-m", EVERY, *probed], None)
         if code != 0:
             print(f"tests fail before anything is changed, and kill nothing:\n{said}", flush=True)
-    for test in probed:
-        seconds.pop(test, None)
-    return [one & seconds.keys() for one in tests], seconds, [(users(name), spent) for name, spent in shared.items()]
+    fixtures = defaultdict(dict)
+    for name, spent in shared.items():
+        for test in users(name):
+            fixtures[test][name] = spent
+    costs = {test: (spent, fixtures[test]) for test, spent in seconds.items() if test not in probed}
+    return [one & costs.keys() for one in tests], costs
 
 
-def candidates(mutant, own, mutants, tests, seconds):
+def cost(tests, costs):
+    """Return the seconds of some tests, and of the fixtures that they share."""
+    shared = {name: spent for test in tests for name, spent in costs[test][1].items()}
+    return sum(costs[test][0] for test in tests) + sum(shared.values())
+
+
+def candidates(mutant, own, mutants, tests, costs):
     """Return the tests that a mutant meets, in two turns: those of its place, of its file and of its room before others.
 
     Others may pass its place too: what one test has computed a cache keeps for those after it. What modules declare meets the tests of
@@ -378,13 +388,13 @@ def candidates(mutant, own, mutants, tests, seconds):
             near[0] |= passing
         if Path(other.file).parent == Path(mutant.file).parent:
             near[1] |= passing
-    far = {test: 0 if test in own else 3 - sum(test in one for one in near) for test in seconds}
+    far = {test: 0 if test in own else 3 - sum(test in one for one in near) for test in costs}
     first = DECLARED if mutant.declares else () if own else (f"tests/test_{Path(mutant.file).parent.name}",)
     far |= {test: -1 for test in far if test.startswith(first)}
     turn = turns(far, random.Random(str(mutant)))  # noqa: S311 - nothing secret
-    order = sorted(far, key=lambda test: (far[test], turn[test], REPLAYS not in test, seconds[test]))
-    quick = within(QUICK, order, seconds)
-    return quick, within(LONG, [test for test in order if test not in set(quick)], seconds)
+    order = sorted(far, key=lambda test: (far[test], turn[test], REPLAYS not in test, costs[test][0]))
+    quick = within(QUICK, order, costs)
+    return quick, within(LONG, [test for test in order if test not in set(quick)], costs)
 
 
 def alike(test):
@@ -408,25 +418,28 @@ def turns(tests, chance):
     return {test: turn for several in cases.values() for turn, test in enumerate(several)}
 
 
-def within(budget, tests, seconds):
-    """Return tests in order, skipping any that would exceed `budget` seconds; always at least one."""
-    spent, met = 0.0, []
+def within(budget, tests, costs):
+    """Return tests in order, skipping any that would exceed `budget` seconds with the fixtures that it needs; always at least one."""
+    met, spent, ready = [], 0.0, set()
     for test in tests:
-        if spent + seconds[test] <= budget or not met:
-            spent += seconds[test]
+        own, fixtures = costs[test]
+        whole = own + sum(seconds for name, seconds in fixtures.items() if name not in ready)
+        if spent + whole <= budget or not met:
+            spent += whole
             met.append(test)
+            ready |= fixtures.keys()
     return met
 
 
-def verdict(mutant, place, tests, seconds, shared):
+def verdict(mutant, place, tests, costs):
     """Return which of some tests kills a mutant in a copy of the project, or None, and the seconds that it took.
 
     A mutant under which a test takes several times as long as all of them do on the unchanged code hangs, which kills it, unless that
-    test hangs on the unchanged code too.
+    test hangs on the unchanged code too. Tests that share a fixture come last, file by file, so that it is made once.
     """
     started, killer = time.monotonic(), None
-    set_up = sum(spent for users, spent in shared if users.intersection(tests))
-    patience = 60.0 + 3.0 * (set_up + sum(seconds[test] for test in tests))
+    tests = sorted(tests, key=lambda test: test.partition("::")[0] if costs[test][1] else "")
+    patience = 60.0 + 3.0 * cost(tests, costs)
     while tests and killer is None:
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as names, Changed(place, with_change(place, mutant)):
             names.write("\n".join(tests))
@@ -463,13 +476,13 @@ def main():
             ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "dist", "site", ".*_cache")
             shutil.copytree(ROOT, place, ignore=ignored)
             places.put(place)
-        tests, seconds, shared = covering(place, mutants, options.jobs)
-        print(f"{len(seconds)} tests, {sum(seconds.values()):.0f} s of them, over {len(mutants)} places", flush=True)
+        tests, costs = covering(place, mutants, options.jobs)
+        print(f"{len(costs)} tests, {cost(costs, costs):.0f} s of them, over {len(mutants)} places", flush=True)
 
         def tried(mutant, names):
             place = places.get()
             try:
-                return mutant, *verdict(mutant, place, names, seconds, shared)
+                return mutant, *verdict(mutant, place, names, costs)
             finally:
                 places.put(place)
 
@@ -482,7 +495,7 @@ def main():
                 survived += [] if killer else [mutant]
             return survived
 
-        turns = {one: candidates(one, own, mutants, tests, seconds) for one, own in zip(mutants, tests, strict=True)}
+        turns = {one: candidates(one, own, mutants, tests, costs) for one, own in zip(mutants, tests, strict=True)}
         survived = each((one, quick) for one, (quick, _) in turns.items())
         print(f"\n{len(survived)} of them meet other tests", flush=True)
         final = each((one, turns[one][1]) for one in survived if turns[one][1])
