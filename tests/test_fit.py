@@ -191,8 +191,8 @@ def trained(fit):
 
 @pytest.mark.slow
 def test_two_fits_in_threads_give_what_each_gives_alone():
-    """One answer in ten is of training, whose search takes longer."""
-    asked = [(trained if number % 20 < 2 else served, (FIT, SLOWER)[number % 2]) for number in range(1000)]
+    """One answer in forty is of training, whose search takes longer."""
+    asked = [(trained if number % 80 < 2 else served, (FIT, SLOWER)[number % 2]) for number in range(1000)]
     for cached in caches().values():
         cached.cache_clear()  # so that threads fill them at once
     with ThreadPoolExecutor(8) as threads:
