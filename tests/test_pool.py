@@ -211,6 +211,31 @@ def test_members_of_a_file(tmp_path):
         members((), str(path))
 
 
+@pytest.mark.parametrize(
+    ("link", "assumed"),
+    [("wifi", True), ("thunderbolt-5", True), ("1gbe", False), ("ib-ndr", False), ("90mbit", False)],
+)
+def test_rates_that_nobody_published_are_assumed(link, assumed):
+    (one,) = members((f"rtx-4090@{link}",), None)
+    assert ("rate" in one.assumed) is assumed
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no \\[\\[member\\]\\]"),
+        ("x = 1", "unknown x"),
+        ('member = "me"', "no \\[\\[member\\]\\]"),
+        ('[other]\n[[member]]\ndevice = "rtx-4090"\nlink = "1gbit"\n', "unknown other"),
+    ],
+)
+def test_a_file_of_members_holds_nothing_else(tmp_path, text, said):
+    path = tmp_path / "street.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        members((), str(path))
+
+
 def test_ways_out_of_too_little_memory_lead_to_plans():
     with pytest.raises(NoPlan) as caught:
         asked("rtx-4090@1gbe")

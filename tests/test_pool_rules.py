@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from roofplan.pool.layout import Layout, Problem, Stage, legs
-from roofplan.pool.rules import CANNOT, PETALS_BITS, PETALS_HOP, _filled, exo, parallax, petals
+from roofplan.pool.rules import CANNOT, PETALS_BITS, PETALS_HOP, _filled, _shortest, exo, parallax, petals
 from roofplan.records.pool import CLIENT, LAST
 
 LAYERS, HIDDEN = 4, 1000.0
@@ -92,6 +92,13 @@ def test_petals_counts_the_output_layer_at_the_client():
     assert petals(request, problem, 0) == CANNOT
     request, problem = crew({"room": 4, "layer": 0.1}, {"room": 0, "layer": 0.1}, head=1.0)
     assert windows(petals(request, problem, 1)) == {0: (0, 4)}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_petals_path_crosses_windows_wherever_they_meet(cut):
+    request, problem = crew({"room": 4, "layer": 0.1}, {"room": 4, "layer": 0.1})
+    held = {0: (0, cut), 1: (cut, LAYERS)}
+    assert windows(_shortest(request, problem, held, 0)) == held
 
 
 def test_exo_takes_the_fewest_machines_and_shares_by_memory():

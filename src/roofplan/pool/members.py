@@ -155,7 +155,7 @@ def _rate(text: str, whole: str, argument: str) -> tuple[float, float | None, se
             nearest=near,
         )
     found = catalogue.link(identity)
-    guessed = {"rate"} if found.quantities["bandwidth"].kind in {"estimate", "guess"} and identity == "wifi" else set()
+    guessed = {"rate"} if found.quantities["bandwidth"].kind in {"estimate", "guess"} else set()
     return found.bandwidth, found.value("latency") or 0.0, guessed
 
 
