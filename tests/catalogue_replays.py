@@ -385,7 +385,7 @@ def written():
         yield f"{target} {model}", lines
 
 
-SERVED = {
+DEGREES = {
     "tp": (1, 2, 8),
     "pp": (1, 2),
     "dp": (1, 4),
@@ -415,7 +415,7 @@ def started():
             continue
         plan, lines = found.plans[0], []
         for _ in range(40):
-            degrees = {name: pick.choice(some) for name, some in SERVED.items() if pick.random() < 0.3}
+            degrees = {name: pick.choice(some) for name, some in DEGREES.items() if pick.random() < 0.3}
             changes = {
                 "users": pick.choice((1, 7, 300)),
                 "seats": pick.choice((0, plan.seats, 5)),

@@ -453,7 +453,7 @@ def verdict(mutant, place, tests, costs):
         else:
             hung = max((test for test in tests if lines[-1:] and lines[-1].startswith(test)), key=len, default=None)
             if hung is None or run_tests(place, ["-m", EVERY, hung], patience)[0] in PASSED:
-                killer = f"out of time: {hung}"
+                killer = f"out of time: {hung or 'before any test'}"
             tests = [test for test in tests if test != hung]
     return killer, time.monotonic() - started
 

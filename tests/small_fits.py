@@ -10,7 +10,7 @@ FILE = Path(__file__).parent / "replay" / "fits.json"
 PARTS = 9
 """Shares of the publishers of each kind of runs."""
 FITTED = range(0, PARTS, 2)
-"""The shares that a small fit is made to."""
+"""The shares that are fitted."""
 RESERVED = {"torchtitan", "fsdp-qlora"}
 """Publishers of reserved memory, without whom nothing is known of it."""
 NAMES = ("serving", "training", "intervals")
