@@ -487,8 +487,6 @@ def test_figures_have_names_of_their_own():
 
 @pytest.mark.slow
 def test_a_network_that_nobody_stated_is_assumed_and_widens_a_step():
-    import roofplan as rp
-
     def planned_on(machine):
         found = rp.plan_training("llama-3.1-8b", [machine], batch="64seq")
         return found.asked, found.plans[0].metrics["step_time"]
@@ -502,6 +500,14 @@ def test_a_network_that_nobody_stated_is_assumed_and_widens_a_step():
     assert stated.value == pytest.approx(open_.value)
     assert stated.high / stated.low < open_.high / open_.low
     assert planned_on("dgx-h100:2")[0].unstated == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["dgx-h100:2", "2xDGX-H100"])
+def test_a_server_named_in_either_spelling_comes_with_its_network(text):
+    asked = rp.plan_training("llama-3.1-8b", [text], batch="64seq").asked
+    assert asked.unstated == ()
+    assert not any("as it is sold" in one for one in asked.assumed)
 
 
 RATES = rates(machine("h100-sxm:1")[0], catalogue.engine("vllm-0.20"), FIT)

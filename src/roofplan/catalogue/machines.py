@@ -65,13 +65,17 @@ def machine(text: str, argument: str = "--on") -> list[Machine]:
     name = match["id"].strip()
     device, server = device_or_server(name, argument)
     network, ports = _network(match["network"], argument)
+    spelt = {"named": server, "name": name, "network_name": match["network"] or ""}
     if match["count"] is None:
         if server is not None:
-            return [_built(device, 1, server.count, server, network, ports, text)]
+            return [replace(_built(device, 1, server.count, server, network, ports, text), **spelt)]
         called = name if device.status == OWN else device.id
-        return [_built(device, 1, size, None, network, ports, f"{called}:{size}") for size in sizes(device)]
+        return [
+            replace(_built(device, 1, size, None, network, ports, f"{called}:{size}"), **spelt)
+            for size in sizes(device)
+        ]
     hosts, per_host = _counts(match["count"], device, server, text, argument)
-    return [_built(device, hosts, per_host, server, network, ports, text)]
+    return [replace(_built(device, hosts, per_host, server, network, ports, text), **spelt)]
 
 
 def accelerator(name: str, argument: str) -> Accelerator:
@@ -229,9 +233,8 @@ def resized(found: Machine, count: int) -> Machine | None:
     -------
     The machine, None where that many do not fill whole hosts, are not sold so, or have no network.
     """
-    match = _SPEC.match(found.text)
-    name = match["id"] if match else found.device.id
-    sold = found.server if found.provider or name.lower() in catalogue.aliases("servers") else None
+    name = found.name or found.device.id
+    sold = found.server if found.provider or found.named else None
     several = found.hosts > 1 or sold is not None
     if count > found.per_host and several and count % found.per_host:
         return None
@@ -241,10 +244,9 @@ def resized(found: Machine, count: int) -> Machine | None:
         each = str(count)
     else:
         each = f"{count // found.per_host}x{found.per_host}"
-    network = match["network"] if match else None
-    joined = network is not None and count > found.per_host
+    joined = found.network_name and count > found.per_host
     try:
-        return machine(f"{name}:{each}" + (f"@{network}" if joined else ""))[0] if each else None
+        return machine(f"{name}:{each}" + (f"@{found.network_name}" if joined else ""))[0] if each else None
     except InputError:
         return None
 

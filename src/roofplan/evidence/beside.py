@@ -295,7 +295,7 @@ def row_of(found: Beside, pins: Pins, month: str) -> dict[str, str]:
         "id": f"run-{run.id}",
         "source_key": "own runs",
         "model_name": pins.get("model") or plan.named or plan.model.id,
-        "accel_norm": plan.machine.text.split("@")[0].rpartition(":")[0] or plan.machine.device.id,
+        "accel_norm": plan.machine.name or plan.machine.device.id,
         "count": plan.machine.count,
         **plan.strategy.as_dict(),
         "engine_name": plan.engine.name,

@@ -337,9 +337,8 @@ def _priced(machine: Machine, which: str) -> Server | None:
     boxes = [s for s in boxes if s.count <= LARGEST_BOX or s.count == machine.per_host]
     if not boxes:
         return None
-    named = [s for s in boxes if machine.text.split(":")[0].lower() in {s.id, *s.aliases}]
-    if named:
-        return named[0]
+    if machine.named is not None and machine.named in boxes:
+        return machine.named
     least = min(s.count for s in boxes)
     alike = [s for s in boxes if s.count == least]
     newest = min(age_days(s.quantities[which].seen) for s in alike)

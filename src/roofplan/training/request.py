@@ -566,11 +566,9 @@ def _unstated(asked: TrainInputs, model: Model, machines: Iterable[Machine], ass
     Networks of hosts without a named server are added to `assumed`.
     """
     uneven = asked.imbalance is None and bool(mixtures(model))
-    servers = catalogue.aliases("servers")
-    plain = (m for m in machines if m.network is not None and "@" not in m.text)
-    sold = [m for m in plain if m.text.partition(":")[0].lower() not in servers]
+    sold = [(m, m.network) for m in machines if m.network is not None and m.named is None and not m.network_name]
     if asked.on:
-        assumed += [f"{m.text}@{m.network.id}x{m.ports}, as it is sold" for m in sold if m.network is not None]
+        assumed += [f"{m.text}@{network.id}x{m.ports}, as it is sold" for m, network in sold]
     return tuple(name for name, counts in (("imbalance", uneven), ("network", sold)) if counts)
 
 
