@@ -6,6 +6,7 @@ import pytest
 from conftest import golden_rows
 
 from roofplan import catalogue, hf
+from roofplan.errors import ConfigError
 from roofplan.hf.find import read_model
 from roofplan.records.strategy import Strategy
 from roofplan.serving import footprint
@@ -67,6 +68,41 @@ OWN_CODE = {
             "vocab_size": 103168,
         },
         7_321_948_160,  # InternLM-7B
+    ),
+    "bailing_moe_v2": (
+        {
+            "hidden_size": 2048,
+            "intermediate_size": 5120,
+            "moe_intermediate_size": 512,
+            "num_experts": 256,
+            "num_experts_per_tok": 8,
+            "num_shared_experts": 1,
+            "num_hidden_layers": 20,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 4,
+            "head_dim": 128,
+            "vocab_size": 157184,
+            "first_k_dense_replace": 1,
+            "use_qk_norm": True,
+        },
+        16_255_638_528,  # Ling-mini-2.0
+    ),
+    "nemotron-nas": (
+        {
+            "hidden_size": 8192,
+            "num_attention_heads": 64,
+            "num_hidden_layers": 80,
+            "vocab_size": 128256,
+            "block_configs": [
+                {"attention": {"n_heads_in_group": 8} if heads else {"no_op": True}, "ffn": {"ffn_mult": factor}}
+                for count, heads, factor in (
+                    *((48, True, 5.25), (1, True, 2.625), (10, False, 1.3125), (8, False, 1.0), (6, False, 0.5)),
+                    *((5, False, 2.625), (1, False, 3.28125), (1, False, 5.25)),
+                )
+                for _ in range(count)
+            ],
+        },
+        49_867_145_216,  # Llama-3.3-Nemotron-Super-49B
     ),
     "qwen": (
         {
@@ -150,6 +186,48 @@ def test_unique_totals_catch_errors_that_cancel():
         model = hf.from_dict(json.loads(row["config"]), row["name"])
         parts = model.embedding + model.head + model.other + sum(stack.parameters for stack in model.stacks)
         assert parts == model.total
+
+
+QWEN_VL = {
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 152064,
+    "tie_word_embeddings": False,
+}
+"""Text model of Qwen2-VL 7B and Qwen2.5-VL 7B."""
+
+QWEN_TOWER = {
+    "depth": 32,
+    "num_heads": 16,
+    "in_chans": 3,
+    "patch_size": 14,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "tower", "total"),
+    [
+        ("qwen2_vl", {"embed_dim": 1280, "mlp_ratio": 4, "hidden_size": 3584}, 8_291_375_616),
+        ("qwen2_5_vl", {"hidden_size": 1280, "intermediate_size": 3420, "out_hidden_size": 3584}, 8_292_166_656),
+    ],
+)
+def test_early_vision_models_of_qwen_are_exact(family, tower, total):
+    assert hf.from_dict({"model_type": family, **QWEN_VL, "vision_config": QWEN_TOWER | tower}).total == total
+
+
+def test_a_block_without_its_factor_is_refused_by_its_place():
+    config = OWN_CODE["nemotron-nas"][0]
+    blocks = [{"attention": {"no_op": True}, "ffn": {"ffn_mult": factor}} for factor in (1.0, -1.0)]
+    with pytest.raises(ConfigError, match=r"block_configs\[1\]\.ffn\.ffn_mult is -1\.0; a positive number"):
+        hf.from_dict({"model_type": "nemotron-nas", **config, "num_hidden_layers": 2, "block_configs": blocks})
+    replaced = [{"attention": {"replace_with_linear": True}, "ffn": {"ffn_mult": 1.0}}]
+    with pytest.raises(ConfigError, match="one matrix, which is not described"):
+        hf.from_dict({"model_type": "nemotron-nas", **config, "num_hidden_layers": 1, "block_configs": replaced})
 
 
 def test_a_vision_tower_of_glm_has_no_biases_of_attention_unless_it_says_so():

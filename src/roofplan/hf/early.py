@@ -180,7 +180,7 @@ _OPT_POSITIONS = 2048  # every published OPT checkpoint; Zhang et al. 2022, arXi
 
 
 def opt(f: Fields) -> Decoder:
-    """OPT: learned positions with two extra rows, optional narrower embedding with projections (350m)."""
+    """OPT and Galactica: learned positions with two extra rows, optional narrower embedding with projections (350m)."""
     hidden, heads = f.int("hidden_size"), f.int("num_attention_heads")
     width = f.int("word_embed_proj_dim", default=hidden)
     positions = f.int("max_position_embeddings", default=_OPT_POSITIONS)
@@ -189,7 +189,8 @@ def opt(f: Fields) -> Decoder:
         if "max_position_embeddings" in f
         else (f"max_position_embeddings is absent: {_OPT_POSITIONS:,} as in every OPT checkpoint",)
     )
-    final_norm = 2 * hidden * f.flag("do_layer_norm_before", True)
+    norm_width = 2 * f.flag("layer_norm_elementwise_affine", True)
+    final_norm = norm_width * hidden * f.flag("do_layer_norm_before", True)
     return _uniform(
         hidden=hidden,
         layers=f.int("num_hidden_layers"),
@@ -202,6 +203,7 @@ def opt(f: Fields) -> Decoder:
         out_bias=f.flag("enable_bias", True),
         mlp_bias=f.flag("enable_bias", True),
         norms=2,
+        norm_width=norm_width,
         around=(positions + 2) * hidden + final_norm + (2 * hidden * width if width != hidden else 0),
         positions=positions,
         name="model.decoder.layers",

@@ -92,6 +92,17 @@ class Fields:
         """Return the longest sequence, or None where the configuration states no limit."""
         return self.optional_int(*names, off=())
 
+    def factor(self, name: str) -> float:
+        """Return a positive number that need not be whole."""
+        value = self.raw(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < MOST:
+            raise ConfigError(
+                f"config.json: {self.path}{name} is {shortened(value)}; a positive number is needed",
+                argument=name,
+                value=shortened(value),
+            )
+        return float(value)
+
     def flag(self, name: str, default: bool) -> bool:
         """Return a boolean; `default` is the family's default."""
         value = self.values.get(name)

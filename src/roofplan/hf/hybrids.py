@@ -398,12 +398,10 @@ def zamba2(f: Fields) -> Decoder:
     )
     feed = mlp(hidden, inner, prefix="feed_forward")
     uses = sum(kind == "hybrid" for kind in kinds)
-    places = -(-uses // blocks)
-    adapters = places * (hidden * rank + rank * 2 * inner)
+    adapter = hidden * rank + rank * 2 * inner
     if f.flag("use_shared_attention_adapter", False):
-        adapters += places * 3 * (width * rank + rank * width)
-    feed = replace(feed, vectors=adapters)
-    covered = shared.parameters + feed.parameters + width + hidden
+        adapter += 3 * (width * rank + rank * width)
+    feeds = [replace(feed, vectors=len(range(block, uses, blocks)) * adapter) for block in range(blocks)]
     join = Dense(groups=((linear("linear", hidden, hidden),),))
     plain = Layer(mixers=(state,), vectors=hidden)
     built, place = [], 0
@@ -411,14 +409,14 @@ def zamba2(f: Fields) -> Decoder:
         if kind != "hybrid":
             built.append(plain)
             continue
-        key = f"block{place % blocks}"
+        block = place % blocks
         built.append(
             Layer(
                 mixers=(shared, state),
-                feed_forwards=(feed, join),
+                feed_forwards=(feeds[block], join),
                 vectors=width + 2 * hidden,
-                shared=key,
-                shared_parameters=covered,
+                shared=f"block{block}",
+                shared_parameters=shared.parameters + feeds[block].parameters + width + hidden,
             )
         )
         place += 1

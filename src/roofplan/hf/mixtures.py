@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from roofplan.errors import ConfigError
 from roofplan.hf.blocks import attention, latent_attention, mixture, mlp
 from roofplan.hf.decoders import Decoder, assemble, qwen_windows, shape, windows
 from roofplan.hf.fields import Fields
@@ -174,6 +177,35 @@ def laguna(f: Fields) -> Decoder:
     return gated_mixture(f, norms=2, heads=heads, gate=gate, feed=lambda i: moe if sparse[i] else dense)
 
 
+def step35(f: Fields) -> Decoder:
+    """Step 3.5: more heads in layers with a window than in others, attention gated per head, the listed layers mixtures."""
+    layers, other = f.int("num_hidden_layers"), f.sub("attention_other_setting")
+    groups = f.int("num_attention_groups")
+    if other.int("num_attention_groups") != groups:
+        raise ConfigError(
+            "config.json: layers with unlike num_attention_groups are not described", argument="num_attention_groups"
+        )
+    kinds = [str(kind) for kind in f.raw("layer_types")[:layers]]
+    if len(kinds) < layers:
+        raise ConfigError(
+            f"config.json: layer_types has {len(kinds)} entries for {layers} layers", argument="layer_types"
+        )
+    own = f.filled(num_key_value_heads=groups, layer_types=kinds)
+    ends = re.findall(r"(\d+)(?:-(\d+))?", f.text("moe_layers_enum"))
+    mixed_layers = {i for first, last in ends for i in range(int(first), min(int(last or first), layers) + 1)}
+    moe = mixture(
+        f.int("hidden_size"),
+        f.int("moe_intermediate_size"),
+        f.int("moe_num_experts"),
+        f.int("moe_top_k"),
+        shared=f.int("share_expert_dim"),
+    )
+    dense = mlp(f.int("hidden_size"), f.int("intermediate_size"))
+    heads = [(other if kind == other.text("attention_type") else f).int("num_attention_heads") for kind in kinds]
+    built = gated_mixture(own, norms=2, heads=heads, gate=0, feed=lambda i: moe if i in mixed_layers else dense)
+    return with_draft(built, f.int("num_nextn_predict_layers", default=0, least=0))
+
+
 def hunyuan3(f: Fields) -> Decoder:
     """Hunyuan 3: norms on queries and keys, shared experts."""
     return mixed(f, deepseek_mixture(f), qk_norm="head")
@@ -315,7 +347,9 @@ def _chosen(f: Fields) -> int:
 
 
 def deepseek(f: Fields, *, sparse: bool = False, shared_indexer: bool = False) -> Decoder:
-    """DeepSeek V2, V3, V3.2, Kimi K2 and the GLM models on latent attention."""
+    """DeepSeek V2, V3, V3.2, Kimi K2 and the GLM models on latent attention; DeepSeekMoE before them on plain attention."""
+    if "kv_lora_rank" not in f and f.text("model_type") == "deepseek":
+        return mixed(f, deepseek_mixture(f), out_bias=f.flag("attention_bias", False))
     hidden, layers = f.int("hidden_size"), f.int("num_hidden_layers")
     feed = deepseek_mixture(f) if "n_routed_experts" in f else None
     dense = mlp(hidden, f.int("intermediate_size")) if feed is None else None
@@ -361,13 +395,23 @@ def glm4_moe(f: Fields) -> Decoder:
     feed = deepseek_mixture(f)
     drafts = f.int("num_nextn_predict_layers", default=0, least=0)
     built = mixed(f, feed, out_bias=False, qk_norm="head" if f.flag("use_qk_norm", False) else "")
-    return _with_draft(built, drafts)
+    return with_draft(built, drafts)
 
 
-def _with_draft(decoder: Decoder, drafts: int) -> Decoder:
-    from dataclasses import replace
-
+def with_draft(decoder: Decoder, drafts: int) -> Decoder:
+    """Return a decoder with so many layers that draft, like its last."""
     return replace(decoder, draft=decoder.layers[-1] if drafts else None, draft_layers=drafts)
+
+
+def bailing(f: Fields) -> Decoder:
+    """Ling and Ring: fused projections, norms on queries and keys where the release has them."""
+    if f.flag("use_bias", False):
+        raise ConfigError(
+            "config.json: use_bias: experts with biases are not described", argument="use_bias", value=True
+        )
+    norm = "head" if f.flag("use_qk_norm", False) else ""
+    built = mixed(f, deepseek_mixture(f), qkv_bias=f.flag("use_qkv_bias", False), out_bias=False, qk_norm=norm)
+    return with_draft(built, f.int("num_nextn_predict_layers", default=0, least=0))
 
 
 def exaone_moe(f: Fields) -> Decoder:

@@ -1,7 +1,8 @@
-"""Decoders with a special attention or embedding: Gemma 3n and 4, DeepSeek V4, LongCat and MiMo."""
+"""Decoders with a special attention, embedding or layout: Gemma 3n and 4, DeepSeek V4, LongCat, MiMo and Llama-Nemotron."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from roofplan.errors import ConfigError
@@ -12,10 +13,10 @@ from roofplan.hf.blocks import (
     mixture,
     mlp,
 )
-from roofplan.hf.decoders import Decoder, windows
+from roofplan.hf.decoders import Decoder, qwen2, windows
 from roofplan.hf.fields import Fields
 from roofplan.hf.hybrids import _kinds, decoder_of
-from roofplan.hf.mixtures import deepseek_mixture
+from roofplan.hf.mixtures import deepseek_mixture, with_draft
 from roofplan.records.model import Attention, Dense, FeedForward, Group, Layer
 
 
@@ -244,6 +245,11 @@ def longcat(f: Fields) -> Decoder:
     return decoder_of(f, [layer] * layers, hidden, tied=False, final=hidden, notes=note)
 
 
+def mimo(f: Fields) -> Decoder:
+    """MiMo 7B: Qwen2 with a layer that drafts."""
+    return with_draft(qwen2(f), f.int("num_nextn_predict_layers", default=0, least=0))
+
+
 def mimo_v2(f: Fields) -> Decoder:
     """MiMo-V2-Flash: window and global layers with other KV heads; keys and values of unlike width."""
     hidden, layers = f.int("hidden_size"), f.int("num_hidden_layers")
@@ -275,4 +281,37 @@ def mimo_v2(f: Fields) -> Decoder:
         Layer(mixers=(narrow if local[i] else wide,), feed_forwards=(feed(i),), vectors=2 * hidden)
         for i in range(layers)
     ]
+    return decoder_of(f, built, hidden, tied=False, final=hidden)
+
+
+PUZZLE_MULTIPLE = 256
+"""Multiple that feed-forward widths of Llama-Nemotron are rounded up to."""
+
+
+def nemotron_nas(f: Fields) -> Decoder:
+    """Llama-Nemotron Super and Ultra: Llama layers with widths of their own, many without attention or feed-forward."""
+    hidden, heads = f.int("hidden_size"), f.int("num_attention_heads")
+    blocks = f.list("block_configs", f.int("num_hidden_layers"))
+    if blocks is None:
+        raise ConfigError("config.json lacks block_configs", argument="block_configs")
+    built = []
+    for place, block in enumerate(blocks):
+        one = Fields(block if isinstance(block, Mapping) else {}, f"block_configs[{place}].")
+        mixer, feed = one.sub("attention"), one.sub("ffn")
+        if mixer.flag("replace_with_linear", False) or feed.flag("replace_with_linear", False):
+            raise ConfigError(
+                f"config.json: {one.path} is replaced by one matrix, which is not described", argument="block_configs"
+            )
+        attends, feeds = not mixer.flag("no_op", False), not feed.flag("no_op", False)
+        inner = int(2 * feed.factor("ffn_mult") * hidden / 3) if feeds else 0
+        built.append(
+            Layer(
+                mixers=(attention(hidden, heads, heads // mixer.int("n_heads_in_group"), hidden // heads),)
+                if attends
+                else (),
+                feed_forwards=(mlp(hidden, -(-inner // PUZZLE_MULTIPLE) * PUZZLE_MULTIPLE),) if feeds else (),
+                vectors=hidden * (attends + feeds),
+                norms=attends + feeds,
+            )
+        )
     return decoder_of(f, built, hidden, tied=False, final=hidden)

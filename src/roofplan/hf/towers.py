@@ -302,6 +302,33 @@ def qwen_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     return tower, Stack(name="model.visual.deepstack_merger_list", role="projector", layers=(step,) * deep)
 
 
+def early_qwen_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
+    """Return the tower of Qwen2-VL, or of Qwen2.5-VL with its gated blocks, and its patch merger."""
+    gated = vision.optional_int("embed_dim") is None
+    width, patch, heads = (
+        vision.int("hidden_size" if gated else "embed_dim"),
+        vision.int("patch_size"),
+        vision.int("num_heads"),
+    )
+    inner = vision.int("intermediate_size") if gated else vision.int("mlp_ratio") * width
+    norm = width if gated else 2 * width
+    layer = Layer(
+        mixers=(attention(width, heads, heads, width // heads, bias=True, output_bias=True, causal=False),),
+        feed_forwards=(mlp(width, inner, gated=gated, bias=True),),
+        vectors=2 * norm,
+    )
+    channels = vision.int("in_channels", "in_chans", default=3)
+    merged = width * vision.int("spatial_merge_size") ** 2
+    merger = norm + merged * merged + merged + merged * hidden + hidden
+    tower = Stack(
+        name="model.visual.blocks",
+        role="vision",
+        layers=(layer,) * vision.int("depth"),
+        extra=width * channels * vision.int("temporal_patch_size") * patch * patch + merger,
+    )
+    return (tower,)
+
+
 def glm_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     """Return the GLM-4.5V tower with its downsampling and merger; its blocks have the inner width of the language model."""
     del hidden
