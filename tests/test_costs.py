@@ -431,6 +431,14 @@ bf16 = "450 TFLOPS"
 """
 
 
+@pytest.mark.parametrize("left", ["units", "units_sold"])
+def test_units_of_a_die_and_sold_ones_belong_together(left, run, tmp_path):
+    file = tmp_path / "mychip.toml"
+    file.write_text("\n".join(line for line in MYCHIP.splitlines() if not line.startswith(f"{left} =")))
+    code, _, err = run("cost", "chip", str(file))
+    assert (code, f": {left} is missing" in err) == (2, True)
+
+
 def test_a_chip_that_does_not_exist_goes_the_same_way(run_json, tmp_path):
     file = tmp_path / "mychip.toml"
     file.write_text(MYCHIP)

@@ -503,6 +503,16 @@ def test_a_network_that_nobody_stated_is_assumed_and_widens_a_step():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "said", "open_"),
+    [("mixtral-8x7b", None, True), ("mixtral-8x7b", 1.2, False), ("llama-3.1-8b", None, False)],
+)
+def test_imbalance_of_experts_is_open_unless_it_is_said(model, said, open_):
+    asked = rp.plan_training(model, ["dgx-h100"], batch="64seq", method="lora", imbalance=said).asked
+    assert ("imbalance" in asked.unstated) == open_
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["dgx-h100:2", "2xDGX-H100"])
 def test_a_server_named_in_either_spelling_comes_with_its_network(text):
     asked = rp.plan_training("llama-3.1-8b", [text], batch="64seq").asked

@@ -1,6 +1,7 @@
 """What a machine attains: windows, fits, verdicts, the chip that is made of it, and the laws of processors."""
 
 import csv
+import functools
 import io
 import itertools
 import json
@@ -728,6 +729,22 @@ def test_a_sustained_run_counts_its_products_second_by_second(monkeypatch):
     assert [row["rate"] for row in told] == [pytest.approx(10 * 2 * 8**3, rel=1e-3)] * 2
     assert [row["at"] for row in told] == [pytest.approx(0.0), pytest.approx(1.0)]
     assert {row["temperature"] for row in told} == {"60"}
+
+
+def test_a_launch_is_timed_by_itself_and_a_captured_one_by_its_share(monkeypatch):
+    """Half a millisecond a call: as long for each launch, and a captured one takes its share of a graph."""
+    now, told = [0.0], []
+
+    def run(times):
+        now[0] += 5e-4 * times
+
+    backend = SimpleNamespace(launch=lambda: run, captured=lambda: run)
+    monkeypatch.setattr(child, "rate", functools.partial(windows.rate, clock=lambda: now[0]))
+    monkeypatch.setattr(child, "tell", lambda **row: told.append(row))
+    child._launches(backend)
+    assert [row["captured"] for row in told] == [False, True]
+    assert told[0]["best"] == pytest.approx(5e-4)
+    assert told[1]["best"] == pytest.approx(5e-4 / child.backends.CAPTURED)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="scripts are no programs there")

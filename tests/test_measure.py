@@ -5,10 +5,12 @@ import io
 import json
 import os
 import random
+import socket
 import sqlite3
 import ssl
 import subprocess
 import sys
+import threading
 from array import array
 from dataclasses import replace
 from types import SimpleNamespace
@@ -121,6 +123,23 @@ def test_tls_that_fails_is_said(server, monkeypatch):
     monkeypatch.setattr("roofplan.measure.endpoint.PATIENCE", 0.5)
     with pytest.raises(Unreachable, match="TLS"):
         observe.measure_endpoint(server.url.replace("http:", "https:"))
+
+
+def test_why_tls_fails_is_said():
+    """A server that answers a handshake with something else."""
+
+    def answer():
+        connection, _ = plain.accept()
+        connection.recv(1)
+        connection.sendall(b"220 mail.example.invalid ready\r\n")
+        connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        talking = threading.Thread(target=answer)
+        talking.start()
+        with pytest.raises(Unreachable, match=r"TLS with \S+ fails: \w"):
+            observe.measure_endpoint(f"https://127.0.0.1:{plain.getsockname()[1]}")
+        talking.join()
 
 
 def test_over_tls_opening_the_connection_costs_no_figure(monkeypatch, tmp_path):

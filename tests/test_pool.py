@@ -12,7 +12,7 @@ from roofplan import api, catalogue
 from roofplan.errors import InputError, NoPlan
 from roofplan.inputs import PoolPlanInputs
 from roofplan.pool.layout import Layout, Problem, Stage
-from roofplan.pool.members import _online, members
+from roofplan.pool.members import _hours, _online, members
 from roofplan.pool.request import pool_request
 from roofplan.pool.search import _arrived, _near, _relaxed, _separate, _subset_layout, _twins, _useful, best_layout
 from roofplan.present.screens import pool as screens
@@ -374,6 +374,14 @@ def test_parts_of_a_day_are_hours_or_shares(text, share):
 def test_what_is_no_part_of_a_day_is_refused(text):
     with pytest.raises(InputError, match="online"):
         _online(text, "--members")
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [("18:00-02:00", (64_800.0, 7_200.0)), ("08:00-08:00", None), ("00:00-24:00", None), ("09:30-25:00", None)],
+)
+def test_hours_begin_and_end_at_other_times_of_the_day(text, hours):
+    assert _hours(text) == hours
 
 
 def test_a_format_that_is_already_the_smallest_is_no_way_out():

@@ -238,6 +238,18 @@ def member(**more):
     return Member(name="m", device=catalogue.accelerator("rtx-3060"), down=1e7, up=1e7, rtt=0.01, link="", **more)
 
 
+def test_arrivals_of_busy_spans_reach_their_end():
+    """As many as may come are drawn: of a Poisson count some lie above its mean by more than a deviation."""
+    counts = []
+    for seed in range(12):
+        asked = SimpleNamespace(seed=seed, rate=1.0, horizon=10_000.0)
+        request = SimpleNamespace(workload=SimpleNamespace(input=100, output=10))
+        given = SimpleNamespace(rate="1req/s", lengths="fixed")
+        counts.append(len(simulate._requests(request, given, asked).inputs))
+    assert max(counts) > 10_100
+    assert np.mean(counts) == pytest.approx(10_000, rel=0.01)
+
+
 @pytest.mark.parametrize("pattern", [STEADY, EVENING])
 def test_members_are_there_as_long_as_they_say(pattern):
     horizon = 400.0 * 86_400.0

@@ -42,7 +42,7 @@ from roofplan.training.ledger import fullest, in_flight, ledgers, peak
 from roofplan.training.misses import least_time
 from roofplan.training.plan import TrainingRequest, dense_peak, planned
 from roofplan.training.ranking import plan_all
-from roofplan.training.request import _least_devices, capacity_of
+from roofplan.training.request import _least_devices, capacity_of, machines_of
 from roofplan.training.run import checkpoint_of, run, trained_parameters
 from roofplan.training.search import SHARES_OF_LAYERS, why_not_tensor
 from roofplan.training.stages import chunk_sizes, even, layer_parameters, stages
@@ -777,6 +777,19 @@ def test_the_explanation_cites_what_it_prints(run):
     assert code == 0
     assert "[1]" in out
     assert "fit: training.compute" in out
+
+
+def test_only_the_first_plan_is_explained(run_json):
+    words = ("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--batch", "64seq", "--explain", "--top", "2")
+    assert ["explain" in plan for plan in run_json(*words)[1]["plans"]] == [True, False]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("deadline", "times"), [(None, 4), (30.0 * 86_400, 16)])
+def test_servers_are_tried_to_four_times_the_least_and_further_for_a_deadline(deadline, times):
+    found = machines_of((), job(batch=256, tokens=1e11), MODEL, MEGATRON, deadline, None)
+    counts = [one.hosts for one in found if one.device.id == "h100-sxm"]
+    assert times / 2 < max(counts) / min(counts) <= times
 
 
 def test_ways_out_of_a_full_memory_are_tried(run):
