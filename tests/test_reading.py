@@ -1291,6 +1291,16 @@ def test_usual_names_of_weights_are_known(said):
     assert served(weight_precision=said).model.total > 0
 
 
+def test_hosts_that_nobody_sells_with_a_network_have_an_assumed_one():
+    case = served(accel_norm="l20", count="24", tp="8", dp="3")
+    assert (case.machine.hosts, case.machine.network.id, case.machine.ports) == (3, "ib-hdr", 8)
+    assert "network: 8 x ib-hdr a host, as none is sold with l20" in case.assumed
+    assert "network" in case.unstated
+    (other,) = alternatives(case, "network")
+    assert other.machine.network.bandwidth == case.machine.network.bandwidth / 4
+    assert "network" not in served(accel_norm="h100-sxm", count="16", tp="8", dp="2").unstated
+
+
 def test_other_lengths_are_half_twice_and_four_times_those_assumed():
     case = served(input_len="", output_len="")
     assert (case.workload.input, case.workload.output, case.workload.context) == (256, 128, 384)

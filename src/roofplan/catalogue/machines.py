@@ -342,6 +342,25 @@ def other_form(device: str) -> str | None:
     return min((one for one in kin if one != device), key=lambda one: "-pcie" not in one, default=None)
 
 
+def with_slower_network(found: Machine, share: float) -> Machine | None:
+    """Return a machine whose network reaches a share of its rate.
+
+    Parameters
+    ----------
+    found : the machine.
+    share : rate over that of its own network [1].
+
+    Returns
+    -------
+    The machine, None for one host.
+    """
+    if found.network is None:
+        return None
+    own = found.network.quantities["bandwidth"]
+    slower = replace(own, value=own.value * share)
+    return replace(found, network=replace(found.network, quantities={**found.network.quantities, "bandwidth": slower}))
+
+
 def in_other_form(found: Machine) -> Machine | None:
     """Return a machine with its devices in another form, such as cards in place of modules.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from roofplan import catalogue
-from roofplan.catalogue.machines import in_other_form
+from roofplan.catalogue.machines import in_other_form, with_slower_network
 from roofplan.evidence.engines import VERSION, launched
 from roofplan.evidence.inference import (
     ANSWER,
@@ -14,6 +14,7 @@ from roofplan.evidence.inference import (
     DATA_SET,
     LAYOUT,
     LENGTHS,
+    NETWORK,
     PROMPT,
     InferenceCase,
     fewest_ranks,
@@ -24,13 +25,14 @@ from roofplan.operations.table import element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.strategy import Strategy
 from roofplan.serving import at_precision, legal, undescribed
+from roofplan.training.certainty import LEAST_NETWORK
 
 
 def alternatives(case: InferenceCase, unstated: str) -> list[InferenceCase]:
     """Return a case with each other plausible value of an input that its row omits.
 
     These are the engine releases just before and after, half and twice the prompt length, half and four times the answer, the other cache
-    width, weights in another format, devices of another form, requests of equal lengths, which keep clients in step, or of
+    width, weights in another format, devices of another form, a slower network, requests of equal lengths, which keep clients in step, or of
     unequal ones, and one replica on all devices instead of the most that hold the model, or the other way round. Those whose weights the device cannot multiply are left out.
     """
     found = _OTHERS[unstated](replace(case, unstated=()))
@@ -73,6 +75,12 @@ def _in_other_form(case: InferenceCase) -> list[InferenceCase]:
     return [] if other is None else [replace(case, machine=other)]
 
 
+def _on_slower_network(case: InferenceCase) -> list[InferenceCase]:
+    """Return a case whose hosts are joined by a network of a quarter of the rate."""
+    other = with_slower_network(case.machine, LEAST_NETWORK)
+    return [] if other is None else [replace(case, machine=other)]
+
+
 def _with_prompt(case: InferenceCase, factor: float) -> InferenceCase:
     """Return a case with its prompt length scaled by a factor."""
     load = case.workload
@@ -93,5 +101,6 @@ _OTHERS: dict[str, Callable[[InferenceCase], list[InferenceCase]]] = {
     ],
     LAYOUT: _in_other_layouts,
     FORM: _in_other_form,
+    NETWORK: _on_slower_network,
 }
 """Other plausible values of each input that rows may omit."""

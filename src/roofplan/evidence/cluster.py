@@ -31,7 +31,7 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
     racked = not is_path(device) and catalogue.accelerator(device).domain > LARGEST_BOX
     joined = re.search(r"NVL(\d+)", text)
     most = int(joined[1]) if joined else None if racked or per_node is None else int(per_node)
-    base = _on_bus(_machine_of_count(device, int(whole), most), text)
+    base = _on_bus(machine_of_count(device, int(whole), most), text)
     if base.network is None:
         return base
     beyond = text.partition(";")[2]
@@ -87,8 +87,18 @@ def named_network(text: str) -> Link | None:
     return known[0] if len(known) == 1 else None
 
 
-def _machine_of_count(device: str, count: int, most: int | None) -> Machine:
-    """Return a machine of `count` devices in hosts of at most `most`, or as sold, with its default network.
+def machine_of_count(device: str, count: int, most: int | None = None) -> Machine:
+    """Return a machine of so many devices, with its default network or `UNSOLD`.
+
+    Parameters
+    ----------
+    device : id of the device, or path of its file.
+    count : devices [1].
+    most : largest number of devices in a host, None for hosts as they are sold [1].
+
+    Returns
+    -------
+    The machine.
 
     Raises
     ------

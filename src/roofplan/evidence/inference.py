@@ -10,9 +10,8 @@ from functools import lru_cache
 from typing import Literal
 
 from roofplan import catalogue
-from roofplan.catalogue.machines import machine
-from roofplan.errors import RoofplanError
 from roofplan.evidence.cells import SHAREGPT
+from roofplan.evidence.cluster import machine_of_count
 from roofplan.evidence.engines import engine_of, launched
 from roofplan.evidence.formats import CACHE as CACHE_WORDS
 from roofplan.evidence.formats import KV_FORMATS, cache_of
@@ -80,7 +79,8 @@ FIXED = "fixed"
 SHAREGPT_PROMPT, SHAREGPT_ANSWER = 218.0, 210.0
 """Mean prompt and answer of conversations of ShareGPT as benchmark clients draw them: medians over 23 publishers of the tables that state theirs [token]."""
 
-PROMPT, ANSWER, CACHE, LENGTHS, LAYOUT, DATA_SET = "prompt", "answer", "cache", "lengths", "layout", "data set"
+PROMPT, ANSWER, CACHE, LENGTHS, LAYOUT = "prompt", "answer", "cache", "lengths", "layout"
+DATA_SET, NETWORK = "data set", "network"
 """Inputs that rows may omit and that have other plausible values."""
 
 
@@ -407,10 +407,9 @@ def _machine(row: Row, model: Model, engine: Engine, assumed: Assumed) -> tuple[
         degrees["tp"] = count // (ranks * degrees["dp"])
     elif engine.data_attention and not row.get("attention_dp") and degrees["dp"] > 1 and ranks == count:
         degrees |= {"attention_dp": degrees["dp"], "dp": 1}  # SGLang counts its attention groups so
-    try:
-        found = machine(f"{device}:{count}")[0]
-    except RoofplanError as error:
-        raise Skipped(f"device {device}: {error}") from None
+    found = machine_of_count(device, count)
+    if found.network_name:
+        assumed.add(f"network: {found.ports} x {found.network_name} a host, as none is sold with {device}", NETWORK)
     if count > 1 and not any(row.get(name) for name in ("tp", "pp", "dp")):
         degrees["tp"] = count
         what = "tp" if engine.tensor else "pp"

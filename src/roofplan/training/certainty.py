@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from roofplan.catalogue.machines import in_other_form
+from roofplan.catalogue.machines import in_other_form, with_slower_network
 from roofplan.records.calibration import SLOWDOWN, Constant, Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
@@ -214,13 +214,8 @@ def _micro_batches(asked: Asked) -> list[Asked]:
 
 
 def _networks(asked: Asked) -> list[Asked]:
-    link = asked.machine.network
-    if link is None:
-        return []
-    own = link.quantities["bandwidth"]
-    slower = replace(own, value=own.value * LEAST_NETWORK)
-    other = replace(link, quantities={**link.quantities, "bandwidth": slower})
-    return [asked._replace(machine=replace(asked.machine, network=other))]
+    other = with_slower_network(asked.machine, LEAST_NETWORK)
+    return [] if other is None else [asked._replace(machine=other)]
 
 
 def _forms(asked: Asked) -> list[Asked]:
