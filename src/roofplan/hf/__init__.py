@@ -172,6 +172,11 @@ def _pixtral(f: Fields, hidden: int) -> tuple[Stack, ...]:
     )
 
 
+def _llava(f: Fields, hidden: int) -> tuple[Stack, ...]:
+    bias, newline = f.flag("multimodal_projector_bias", True), f.text("model_type") == "llava_next"
+    return towers.llava_vision(f.sub("vision_config"), hidden, bias, newline)
+
+
 def _vision(tower: towers.Tower) -> Callable[[Fields, int], tuple[Stack, ...]]:
     return lambda f, hidden: tower(f.sub("vision_config"), hidden)
 
@@ -184,6 +189,8 @@ WRAPPERS: dict[str, tuple[str, Callable[[Fields, int], tuple[Stack, ...]] | None
     "kimi_k25": ("kimi_k2", _vision(towers.moonvit)),
     "kimi_vl": ("deepseek_v3", _vision(towers.moonvit)),
     "llama4": ("llama4_text", _vision(towers.llama4_vision)),
+    "llava": ("llama", _llava),
+    "llava_next": ("llama", _llava),
     "mistral3": ("mistral", _pixtral),
     "qwen2_5_vl": ("qwen2", _vision(towers.early_qwen_vision)),
     "qwen2_vl": ("qwen2", _vision(towers.early_qwen_vision)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from roofplan.errors import ConfigError
 from roofplan.hf.blocks import attention, linear, mlp
 from roofplan.hf.fields import Fields
 from roofplan.records.model import Attention, Dense, Group, Layer, Stack
@@ -369,8 +370,7 @@ def gemma_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     return stack, projector
 
 
-def pixtral_vision(vision: Fields, hidden: int, merge: int, bias: bool) -> tuple[Stack, ...]:
-    """Return Pixtral's tower with the patch-merging projector of Mistral 3."""
+def _pixtral_tower(vision: Fields) -> Stack:
     width, patch, heads = vision.int("hidden_size"), vision.int("patch_size"), vision.int("num_attention_heads")
     layer = Layer(
         mixers=(attention(width, heads, heads, vision.int("head_dim", default=width // heads), causal=False),),
@@ -378,16 +378,40 @@ def pixtral_vision(vision: Fields, hidden: int, merge: int, bias: bool) -> tuple
         vectors=2 * width,
     )
     embedding = width * vision.int("num_channels", default=3) * patch * patch + width
-    projector = width + width * width * merge * merge + width * hidden + hidden * hidden + 2 * hidden * bias
-    name = "model.vision_tower.transformer.layers"
-    tower = Stack(
-        name=name,
+    return Stack(
+        name="model.vision_tower.transformer.layers",
         role="vision",
         layers=(layer,) * vision.int("num_hidden_layers"),
         extra=embedding,
         tokens=(vision.int("image_size") // patch) ** 2,
     )
-    return tower, Stack(name="model.multi_modal_projector", role="projector", layers=(), extra=projector)
+
+
+def pixtral_vision(vision: Fields, hidden: int, merge: int, bias: bool) -> tuple[Stack, ...]:
+    """Return Pixtral's tower with the patch-merging projector of Mistral 3."""
+    width = vision.int("hidden_size")
+    projector = width + width * width * merge * merge + width * hidden + hidden * hidden + 2 * hidden * bias
+    return _pixtral_tower(vision), Stack(
+        name="model.multi_modal_projector", role="projector", layers=(), extra=projector
+    )
+
+
+def llava_vision(vision: Fields, hidden: int, bias: bool, newline: bool) -> tuple[Stack, ...]:
+    """Return the tower of LLaVA, CLIP's or Pixtral's, with a projector of two layers; LLaVA-NeXT learns the end of a row of patches."""
+    kind = vision.text("model_type")
+    if kind == "pixtral":
+        tower, patch = _pixtral_tower(vision), 0
+    elif kind == "clip_vision_model":
+        tower, patch = clip_vision_stack(vision, name="model.vision_tower.encoder.layers")
+    else:
+        raise ConfigError(
+            f"config.json: vision_config.model_type {kind!r} in front of LLaVA is not described; clip_vision_model and pixtral are",
+            argument="model_type",
+            value=kind,
+        )
+    projector = vision.int("hidden_size") * hidden + hidden * hidden + 2 * hidden * bias
+    extra = patch + projector + hidden * newline
+    return tower, Stack(name="model.multi_modal_projector", role="projector", layers=(), extra=extra)
 
 
 def llama4_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
