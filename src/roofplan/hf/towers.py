@@ -320,7 +320,8 @@ def early_qwen_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     )
     channels = vision.int("in_channels", "in_chans", default=3)
     merged = width * vision.int("spatial_merge_size") ** 2
-    merger = norm + merged * merged + merged + merged * hidden + hidden
+    out = hidden if gated else vision.int("hidden_size")
+    merger = norm + merged * merged + merged + merged * out + out
     tower = Stack(
         name="model.visual.blocks",
         role="vision",
