@@ -317,6 +317,7 @@ def test_a_server_holds_no_more_than_it_has():
         ("Radeon RX 7900 XTX", "rx-7900xtx"),
         ("M3 Max", "apple-m3-max"),
         ("TPU v5e", "tpu-v5e"),
+        ("NVIDIA V100-SXM3", "v100-sxm3-32"),
     ],
 )
 def test_devices_are_found_by_the_names_that_drivers_and_shops_give_them(name, device):

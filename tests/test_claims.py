@@ -1,5 +1,7 @@
 """The articles' figures: every one is in the ledger, every recorded verdict still follows."""
 
+from dataclasses import replace
+
 import pytest
 
 from roofplan.errors import InputError
@@ -28,6 +30,15 @@ def test_the_recorded_verdict_follows(claim):
     assert result.follows, (result.computed_verdict, claim.verdict, result.with_its_inputs)
     assert claim.verdict in VERDICTS
     assert claim.verdict != "not yet" or not claim.law
+
+
+@pytest.mark.parametrize(("follow", "code"), [((True, True), 0), ((True, False), 1), ((False, False), 1)])
+def test_one_claim_that_no_longer_follows_is_an_exit_code(follow, code, run, monkeypatch):
+    said = [claim.verdict if follows else "nothing of the kind" for claim, follows in zip(ALL, follow, strict=False)]
+    found = [replace(outcome(claim), computed_verdict=word) for claim, word in zip(ALL, said, strict=False)]
+    monkeypatch.setattr("roofplan.evidence.claims.claims", lambda: ALL[:2])
+    monkeypatch.setattr("roofplan.evidence.claims.outcome", lambda claim: found[ALL.index(claim)])
+    assert run("claims")[0] == code
 
 
 def test_serving_topics_are_covered():

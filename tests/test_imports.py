@@ -223,6 +223,16 @@ def test_rates_of_machines_are_taken_over(tmp_path):
     assert [one.value for one in nccl.others] == [pytest.approx(43.37e9), pytest.approx(329.71e9)]
 
 
+def test_lines_of_two_tools_are_two_results(tmp_path):
+    """Lines of llama-bench are one result, unless a line beside them is another tool's."""
+    bench = {"n_prompt": 0, "n_gen": 128, "avg_ts": 90.0}
+    lines = "\n".join(map(json.dumps, (bench, bench | {"n_gen": 64})))
+    (found,) = imported(kept(tmp_path, lines, "lines.jsonl"))
+    assert [one.name for one in found.others] == ["tg128", "tg64"]
+    mixed = "\n".join(map(json.dumps, (bench, VLLM)))
+    assert [one.tool for one in imported(kept(tmp_path, mixed, "mixed.jsonl"))] == ["vllm bench serve"]
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", "not json", '{"plans": []}', "[1, 2]", '{"benchmarks": 3}'])
 def test_what_is_no_result_is_refused(text, tmp_path):
     with pytest.raises(InputError, match="is no result of vllm bench serve"):
