@@ -38,7 +38,7 @@ from roofplan.training import certainty, flops_per_token, ranking, search, warni
 from roofplan.training.ability import SHARES, ability, applied
 from roofplan.training.certainty import Asked, _imbalances
 from roofplan.training.distinct import distinct
-from roofplan.training.ledger import fullest, in_flight, ledgers, peak
+from roofplan.training.ledger import _passed_backward, fullest, in_flight, ledgers, peak
 from roofplan.training.misses import least_time
 from roofplan.training.plan import TrainingRequest, dense_peak, planned
 from roofplan.training.ranking import plan_all
@@ -790,6 +790,19 @@ def test_servers_are_tried_to_four_times_the_least_and_further_for_a_deadline(de
     found = machines_of((), job(batch=256, tokens=1e11), MODEL, MEGATRON, deadline, None)
     counts = [one.hosts for one in found if one.device.id == "h100-sxm"]
     assert times / 2 < max(counts) / min(counts) <= times
+
+
+@pytest.mark.parametrize(("first", "reached"), [(0, (4.0, 2.0)), (3, (2.0, 1.0)), (6, (0.0, 0.0))])
+def test_the_backward_pass_ends_at_the_first_adapter(first, reached):
+    """Six layers of a stage, two of one kind and one of the other in turn."""
+    kinds = ("a", "b")
+    case = SimpleNamespace(
+        job=SimpleNamespace(adapter=SimpleNamespace(first=first)),
+        stage=SimpleNamespace(embeds=True, counts=(4.0, 2.0)),
+        model=SimpleNamespace(decoder=SimpleNamespace(layers=("a", "a", "b", "a", "a", "b"))),
+        kinds=kinds,
+    )
+    assert _passed_backward(case) == reached
 
 
 def test_ways_out_of_a_full_memory_are_tried(run):
