@@ -202,8 +202,7 @@ def step35(f: Fields) -> Decoder:
     )
     dense = mlp(f.int("hidden_size"), f.int("intermediate_size"))
     heads = [(other if kind == other.text("attention_type") else f).int("num_attention_heads") for kind in kinds]
-    built = gated_mixture(own, norms=2, heads=heads, gate=0, feed=lambda i: moe if i in mixed_layers else dense)
-    return with_draft(built, f.int("num_nextn_predict_layers", default=0, least=0))
+    return gated_mixture(own, norms=2, heads=heads, gate=0, feed=lambda i: moe if i in mixed_layers else dense)
 
 
 def hunyuan3(f: Fields) -> Decoder:
