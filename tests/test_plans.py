@@ -481,6 +481,15 @@ def test_settings_are_those_of_the_default_engine_and_go_where_the_engine_change
     assert all("max_num_seqs=64" in one.needed for one in found if one.argument == "--set")
 
 
+def test_cards_that_nothing_joins_are_no_way_out():
+    """A Jetson has the memory of two GeForce cards, but two of it are no machine."""
+    with pytest.raises(NoPlan) as refused:
+        plan_serving("llama-3.1-8b", ["rtx-5090:2"], datacenter=True)
+    ways = [way["needed"] for way in refused.value.relax]
+    assert ways
+    assert not any("jetson" in way for way in ways)
+
+
 def test_a_card_that_data_centres_may_not_use_is_replaced_by_one_that_they_may():
     with pytest.raises(NoPlan) as refused:
         plan_serving("llama-3.1-8b", ["rtx-4090:1"], datacenter=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,11 +11,11 @@ from typing import Any
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine as machines
 from roofplan.catalogue.machines import resized
-from roofplan.errors import Remedy
+from roofplan.errors import InputError, Remedy
 from roofplan.operations.table import element_bytes
 from roofplan.records import units
 from roofplan.records.calibration import Fit
-from roofplan.records.hardware import Machine
+from roofplan.records.hardware import Accelerator, Machine
 from roofplan.serving.evaluate import DEMANDS, against_limits, evaluate
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Tally
@@ -293,10 +294,18 @@ def _licensed(asked: Request, machine: Machine) -> Iterator[Change]:
         for one in map(catalogue.accelerator, catalogue.ids("accelerators"))
         if one.vendor == mine.vendor and not one.geforce_licence and one.peak and one.room >= mine.room
     ]
-    for one in sorted(allowed, key=lambda one: one.room)[:MOST_WAYS]:
-        for other in machines(f"{one.id}:{machine.count}"):
-            size = CHANGES_ENGINE + math.log(one.room / mine.room)
-            yield Change(flags={"--on": other.text}, asked=replace(asked, machines=(other,)), size=size)
+    joined = (other for one in sorted(allowed, key=lambda one: one.room) for other in _joined(one, machine.count))
+    for other in itertools.islice(joined, MOST_WAYS):
+        size = CHANGES_ENGINE + math.log(other.device.room / mine.room)
+        yield Change(flags={"--on": other.text}, asked=replace(asked, machines=(other,)), size=size)
+
+
+def _joined(device: Accelerator, count: int) -> list[Machine]:
+    """Return the machine of so many devices, none where nothing joins them."""
+    try:
+        return machines(f"{device.id}:{count}")
+    except InputError:
+        return []
 
 
 LARGER, FEW_TIMES = (2, 4, 8, 16, 32, 64), (2, 4)
