@@ -392,7 +392,10 @@ def questions(kind):
                 f"cost machine --on {pick.choice(BOXES)} --on {pick.choice(BOXES)} {mixed(pick, MACHINE, 3)}",
             )[number % 4]
     elif kind == "model":
-        for number, name in enumerate(catalogue.ids("models")):
+        from drawn_replays import drawable
+
+        settled = drawable()
+        for number, name in enumerate([*settled, *(one for one in catalogue.ids("models") if one not in set(settled))]):
             yield f"model {name}"
             if number % 4 == 0:
                 yield f"model {name} --context 1000 --kv-precision fp8"

@@ -135,6 +135,7 @@ def test_why_tls_fails_is_said():
         connection.close()
 
     with socket.create_server(("127.0.0.1", 0)) as plain:
+        plain.settimeout(10.0)
         talking = threading.Thread(target=answer)
         talking.start()
         with pytest.raises(Unreachable, match=r"TLS with \S+ fails: \w"):

@@ -239,7 +239,7 @@ def member(**more):
 
 
 def test_arrivals_of_busy_spans_reach_their_end():
-    """As many as may come are drawn: of a Poisson count some lie above its mean by more than a deviation."""
+    """Enough arrivals are drawn to reach the horizon, even in a run with more than the mean."""
     counts = []
     for seed in range(12):
         asked = SimpleNamespace(seed=seed, rate=1.0, horizon=10_000.0)

@@ -1294,7 +1294,7 @@ def test_usual_names_of_weights_are_known(said):
 def test_hosts_that_nobody_sells_with_a_network_have_an_assumed_one():
     case = served(accel_norm="l20", count="24", tp="8", dp="3")
     assert (case.machine.hosts, case.machine.network.id, case.machine.ports) == (3, "ib-hdr", 8)
-    assert "network: 8 x ib-hdr a host, as none is sold with l20" in case.assumed
+    assert "network: 8 x ib-hdr a host, as no server of l20 has one" in case.assumed
     assert "network" in case.unstated
     (other,) = alternatives(case, "network")
     assert other.machine.network.bandwidth == case.machine.network.bandwidth / 4

@@ -65,17 +65,16 @@ def machine(text: str, argument: str = "--on") -> list[Machine]:
     name = match["id"].strip()
     device, server = device_or_server(name, argument)
     network, ports = _network(match["network"], argument)
-    spelt = {"named": server, "name": name, "network_name": match["network"] or ""}
-    if match["count"] is None:
-        if server is not None:
-            return [replace(_built(device, 1, server.count, server, network, ports, text), **spelt)]
+    if match["count"] is None and server is not None:
+        found = [_built(device, 1, server.count, server, network, ports, text)]
+    elif match["count"] is None:
         called = name if device.status == OWN else device.id
-        return [
-            replace(_built(device, 1, size, None, network, ports, f"{called}:{size}"), **spelt)
-            for size in sizes(device)
-        ]
-    hosts, per_host = _counts(match["count"], device, server, text, argument)
-    return [replace(_built(device, hosts, per_host, server, network, ports, text), **spelt)]
+        found = [_built(device, 1, size, None, network, ports, f"{called}:{size}") for size in sizes(device)]
+    else:
+        hosts, per_host = _counts(match["count"], device, server, text, argument)
+        found = [_built(device, hosts, per_host, server, network, ports, text)]
+    written = match["network"] or ""
+    return [replace(one, named=server, name=name, network_name=written) for one in found]
 
 
 def accelerator(name: str, argument: str) -> Accelerator:

@@ -76,7 +76,7 @@ def _in_other_form(case: InferenceCase) -> list[InferenceCase]:
 
 
 def _on_slower_network(case: InferenceCase) -> list[InferenceCase]:
-    """Return a case whose hosts are joined by a network of a quarter of the rate."""
+    """Return a case whose hosts are joined by a network with a quarter of its bandwidth."""
     other = with_slower_network(case.machine, LEAST_NETWORK)
     return [] if other is None else [replace(case, machine=other)]
 

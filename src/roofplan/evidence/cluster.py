@@ -46,7 +46,8 @@ def machine_of(row: Row, assumed: Assumed) -> Machine:
         unknown = f"{unread!r} is not known, " if unread else ""
         if named is None or sold.ports > 1:  # one port is a plain adapter, whose name is its rate
             assumed.add(
-                f"network: {unknown}{sold.ports} x {(named or base.network).id} a host, as it is sold", "network"
+                f"network: {unknown}{sold.ports} x {(named or base.network).id} a host, {default_network(base)}",
+                "network",
             )
         return sold
     each = (rate[5] or "").lower() in {"gpu", "device", "chip"}
@@ -88,7 +89,7 @@ def named_network(text: str) -> Link | None:
 
 
 def machine_of_count(device: str, count: int, most: int | None = None) -> Machine:
-    """Return a machine of so many devices, with its default network or `UNSOLD`.
+    """Return a machine of `count` devices, with its default network or `UNSOLD`.
 
     Parameters
     ----------
@@ -119,6 +120,20 @@ def machine_of_count(device: str, count: int, most: int | None = None) -> Machin
     except RoofplanError as error:
         raise Skipped(str(error)) from None
     return replace(found, hosts=1, per_host=count, network=None) if hosts == 1 else found
+
+
+def default_network(found: Machine) -> str:
+    """Return why a machine of `machine_of_count` has its network.
+
+    Parameters
+    ----------
+    found : the machine.
+
+    Returns
+    -------
+    The reason, for a list of what is assumed.
+    """
+    return f"as no server of {found.device.id} has one" if found.network_name else "as it is sold"
 
 
 UNSOLD = "ib-hdr"

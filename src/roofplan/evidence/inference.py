@@ -11,7 +11,7 @@ from typing import Literal
 
 from roofplan import catalogue
 from roofplan.evidence.cells import SHAREGPT
-from roofplan.evidence.cluster import machine_of_count
+from roofplan.evidence.cluster import default_network, machine_of_count
 from roofplan.evidence.engines import engine_of, launched
 from roofplan.evidence.formats import CACHE as CACHE_WORDS
 from roofplan.evidence.formats import KV_FORMATS, cache_of
@@ -409,7 +409,7 @@ def _machine(row: Row, model: Model, engine: Engine, assumed: Assumed) -> tuple[
         degrees |= {"attention_dp": degrees["dp"], "dp": 1}  # SGLang counts its attention groups so
     found = machine_of_count(device, count)
     if found.network_name:
-        assumed.add(f"network: {found.ports} x {found.network_name} a host, as none is sold with {device}", NETWORK)
+        assumed.add(f"network: {found.ports} x {found.network_name} a host, {default_network(found)}", NETWORK)
     if count > 1 and not any(row.get(name) for name in ("tp", "pp", "dp")):
         degrees["tp"] = count
         what = "tp" if engine.tensor else "pp"

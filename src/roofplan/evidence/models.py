@@ -24,7 +24,9 @@ Config = dict[str, Any]
 """What a config.json holds."""
 
 
-COUNTED = re.compile(r"^(\d{1,4})\s*x\s*(.+)$|^(.+?)(?:\s+x\s*|(?<![rg]t)(?<!ma)x)(\d{1,4})$", re.IGNORECASE)
+COUNTED = re.compile(
+    r"^(\d{1,4})\s*x\s*(.+)$|^(.+?)(?:\s+x\s*|(?<![rg]t)(?<!ma)(?<!\bgf)x\s*)(\d{1,4})$", re.IGNORECASE
+)
 """A device's name with a count, such as ``8xH200`` or ``H100 x 8``; the x of GTX, RTX and Max counts nothing."""
 
 TPU_SLICE = re.compile(r"^(?:google\s+)?(?:cloud\s+)?tpu[\s-]*(v\d[ep]?)-(\d+)$", re.IGNORECASE)
@@ -48,6 +50,8 @@ def counted(row: Row) -> tuple[str, int | None]:
     (('H200', 8), ('RTX 4090', 2), ('DGX H100', 8))
     >>> counted({"accel_norm": "GTX 1660"}), counted({"accel_norm": "L40Sx4"}), counted({"accel_norm": "Some GPU Max 1234"})
     (('GTX 1660', None), ('L40S', 4), ('Some GPU Max 1234', None))
+    >>> counted({"accel_norm": "H100x 8"}), counted({"accel_norm": "gfx942"})
+    (('H100', 8), ('gfx942', None))
     """
     name = row["accel_norm"].removeprefix("other:").strip()
     if slice_ := TPU_SLICE.match(name):

@@ -31,9 +31,9 @@ DECODERS: dict[str, Callable[[Fields], Decoder]] = {
     "apertus": lambda f: decoders.plain(f, gated=False, qk_norm="head", scalars=2),
     "aquila": decoders.llama,
     "arcee": lambda f: decoders.plain(f, gated=False),
+    "baichuan": decoders.llama,
     "bailing_moe": mixtures.bailing,
     "bailing_moe_v2": mixtures.bailing,
-    "baichuan": decoders.llama,
     "bamba": hybrids.bamba,
     "bloom": early.bloom,
     "chatglm": decoders.chatglm,
@@ -126,7 +126,9 @@ DECODERS: dict[str, Callable[[Fields], Decoder]] = {
     "phimoe": mixtures.phimoe,
     "qwen": decoders.qwen,
     "qwen2": decoders.qwen2,
+    "qwen2_5_vl_text": decoders.qwen2,
     "qwen2_moe": mixtures.qwen2_moe,
+    "qwen2_vl_text": decoders.qwen2,
     "qwen3": decoders.qwen3,
     "qwen3_5_moe_text": hybrids.qwen_next,
     "qwen3_5_text": hybrids.qwen_next,
@@ -170,6 +172,30 @@ def _pixtral(f: Fields, hidden: int) -> tuple[Stack, ...]:
         f.int("spatial_merge_size", default=2),
         f.flag("multimodal_projector_bias", False),
     )
+
+
+LLAVA_PARTS: dict[str, dict[str, int]] = {
+    "llama": {
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "vocab_size": 32000,
+    },
+    "mistral": {"num_attention_heads": 32},
+    "pixtral": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
+}
+"""Dimensions of the parts of LLaVA and Pixtral that their files leave to the classes of transformers, by the part's ``model_type``.
+
+Source: configuration_llama.py, configuration_mistral.py and configuration_pixtral.py of transformers 5.23.
+"""
+
+
+def _with_parts(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the configuration of LLaVA with the dimensions that it leaves to the classes of its parts."""
+    parts = {name: values[name] for name in ("text_config", "vision_config") if isinstance(values.get(name), Mapping)}
+    full = {name: {**LLAVA_PARTS.get(str(part.get("model_type")), {}), **part} for name, part in parts.items()}
+    return {**values, **full}
 
 
 def _llava(f: Fields, hidden: int) -> tuple[Stack, ...]:
@@ -333,11 +359,13 @@ def from_dict(values: Mapping[str, Any], identity: str = "config", *, digest: st
     family = _family(f)
     if digest is None:
         digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+    if family.startswith("llava"):
+        f = Fields(_with_parts(values))
     if family in ENCODERS:
         model = _from_encoder(ENCODERS[family](f), family, identity)
         text = f
     else:
-        text = f.sub("text_config") if isinstance(values.get("text_config"), Mapping) else f
+        text = f.sub("text_config") if isinstance(f.values.get("text_config"), Mapping) else f
         _check_sizes(text)
         model = _from_decoder(f, text, family, identity)
     dtype, stated = read_dtype(f, text)

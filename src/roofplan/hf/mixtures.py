@@ -9,7 +9,7 @@ from dataclasses import replace
 from roofplan.errors import ConfigError
 from roofplan.hf.blocks import attention, latent_attention, mixture, mlp
 from roofplan.hf.decoders import Decoder, assemble, qwen_windows, shape, windows
-from roofplan.hf.fields import Fields
+from roofplan.hf.fields import Fields, shortened
 from roofplan.records.model import FeedForward, Layer
 
 
@@ -178,12 +178,21 @@ def laguna(f: Fields) -> Decoder:
 
 
 def step35(f: Fields) -> Decoder:
-    """Step 3.5: more heads in layers with a window than in others, attention gated per head, the listed layers mixtures."""
+    """Step 3.5: more heads in layers with a window than in others, attention gated per head, the listed layers mixtures.
+
+    Its draft layers, which are not like its last layer, are not described.
+    """
     layers, other = f.int("num_hidden_layers"), f.sub("attention_other_setting")
-    groups = f.int("num_attention_groups")
+    groups, listed = f.int("num_attention_groups"), str(f.raw("moe_layers_enum"))
     if other.int("num_attention_groups") != groups:
         raise ConfigError(
             "config.json: layers with unlike num_attention_groups are not described", argument="num_attention_groups"
+        )
+    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", listed):
+        raise ConfigError(
+            f"config.json: moe_layers_enum is {shortened(listed)}; numbers of layers such as 3,4,5 or 3-44 are needed",
+            argument="moe_layers_enum",
+            value=shortened(listed),
         )
     kinds = [str(kind) for kind in f.raw("layer_types")[:layers]]
     if len(kinds) < layers:
@@ -191,7 +200,7 @@ def step35(f: Fields) -> Decoder:
             f"config.json: layer_types has {len(kinds)} entries for {layers} layers", argument="layer_types"
         )
     own = f.filled(num_key_value_heads=groups, layer_types=kinds)
-    ends = re.findall(r"(\d+)(?:-(\d+))?", f.text("moe_layers_enum"))
+    ends = re.findall(r"(\d+)(?:-(\d+))?", listed)
     mixed_layers = {i for first, last in ends for i in range(int(first), min(int(last or first), layers) + 1)}
     moe = mixture(
         f.int("hidden_size"),
@@ -398,7 +407,7 @@ def glm4_moe(f: Fields) -> Decoder:
 
 
 def with_draft(decoder: Decoder, drafts: int) -> Decoder:
-    """Return a decoder with so many layers that draft, like its last."""
+    """Return a decoder with `drafts` draft layers shaped like its last layer."""
     return replace(decoder, draft=decoder.layers[-1] if drafts else None, draft_layers=drafts)
 
 

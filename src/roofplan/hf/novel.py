@@ -303,12 +303,17 @@ def nemotron_nas(f: Fields) -> Decoder:
                 f"config.json: {one.path} is replaced by one matrix, which is not described", argument="block_configs"
             )
         attends, feeds = not mixer.flag("no_op", False), not feed.flag("no_op", False)
+        group = mixer.int("n_heads_in_group") if attends else 1
+        if heads % group:
+            raise ConfigError(
+                f"config.json: {mixer.path}n_heads_in_group {group} does not divide num_attention_heads {heads}",
+                argument="n_heads_in_group",
+                value=group,
+            )
         inner = int(2 * feed.factor("ffn_mult") * hidden / 3) if feeds else 0
         built.append(
             Layer(
-                mixers=(attention(hidden, heads, heads // mixer.int("n_heads_in_group"), hidden // heads),)
-                if attends
-                else (),
+                mixers=(attention(hidden, heads, heads // group, hidden // heads),) if attends else (),
                 feed_forwards=(mlp(hidden, -(-inner // PUZZLE_MULTIPLE) * PUZZLE_MULTIPLE),) if feeds else (),
                 vectors=hidden * (attends + feeds),
                 norms=attends + feeds,

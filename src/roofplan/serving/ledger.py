@@ -179,6 +179,7 @@ def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool
             for rate, window, chunked in groups:
                 windowed[window, chunked] = windowed.get((window, chunked), 0.0) + n * rate
         weights = sum(n * b for n, b in zip(counts, per_layer, strict=True)) + ends[stage]
+        weights -= _held_once([layer for layer, _ in kinds], counts, per_layer)
         found.setdefault(
             (*counts, ends[stage]),
             Footprint(
@@ -191,6 +192,17 @@ def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool
             ),
         )
     return tuple(found.values())
+
+
+def _held_once(kinds: Sequence[Layer], counts: Sequence[int], per_layer: Sequence[float]) -> float:
+    """Return the bytes by which the layers of a stage would be counted too much, since those that share a block hold it once [B]."""
+    uses: dict[str, int] = {}
+    blocks: dict[str, float] = {}
+    for layer, count, stored in zip(kinds, counts, per_layer, strict=True):
+        for key in layer.shared.split("+") if layer.shared is not None and count else ():
+            uses[key] = uses.get(key, 0) + count
+            blocks[key] = stored * layer.shared_parameters / layer.parameters
+    return sum((uses[key] - 1) * block for key, block in blocks.items())
 
 
 def _outside_bytes(model: Model, split: Split, stages: int, *, draft: bool) -> list[float]:

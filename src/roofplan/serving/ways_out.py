@@ -294,14 +294,14 @@ def _licensed(asked: Request, machine: Machine) -> Iterator[Change]:
         for one in map(catalogue.accelerator, catalogue.ids("accelerators"))
         if one.vendor == mine.vendor and not one.geforce_licence and one.peak and one.room >= mine.room
     ]
-    joined = (other for one in sorted(allowed, key=lambda one: one.room) for other in _joined(one, machine.count))
-    for other in itertools.islice(joined, MOST_WAYS):
+    buildable = (other for one in sorted(allowed, key=lambda one: one.room) for other in _joined(one, machine.count))
+    for other in itertools.islice(buildable, MOST_WAYS):
         size = CHANGES_ENGINE + math.log(other.device.room / mine.room)
         yield Change(flags={"--on": other.text}, asked=replace(asked, machines=(other,)), size=size)
 
 
 def _joined(device: Accelerator, count: int) -> list[Machine]:
-    """Return the machine of so many devices, none where nothing joins them."""
+    """Return the machine of `count` devices, or an empty list if no link connects them."""
     try:
         return machines(f"{device.id}:{count}")
     except InputError:
