@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roofplan.errors import ConfigError
 from roofplan.hf.blocks import attention, mlp
 from roofplan.hf.decoders import Decoder, windows
 from roofplan.hf.fields import Fields
@@ -135,6 +136,12 @@ def gpt_neo(f: Fields) -> Decoder:
     positions, kinds = f.int("max_position_embeddings"), f.list("attention_layers", layers)
     if kinds is None:
         kinds = [kind for names, repeat in f.raw("attention_types") for _ in range(repeat) for kind in names]
+        if len(kinds) != layers:
+            raise ConfigError(
+                f"config.json: attention_types describes {len(kinds)} layers for num_layers {layers}",
+                argument="attention_types",
+                value=len(kinds),
+            )
     window = f.int("window_size")
     return _uniform(
         hidden=hidden,
