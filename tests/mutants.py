@@ -29,7 +29,7 @@ from queue import Queue
 
 ROOT = Path(__file__).parent.parent
 EQUIVALENT = ROOT / "tests" / "golden" / "equivalent_mutants.toml"
-QUICK, LONG = 30.0, 240.0
+QUICK, LONG = 30.0, 120.0
 """Seconds of tests that a mutant meets, and of those that a survivor meets then."""
 
 COMPILED = {"src/roofplan/simulation/core.py", "src/roofplan/simulation/steps.py"}
