@@ -280,6 +280,23 @@ def test_layers_of_step_are_mixtures_where_they_are_listed():
             hf.from_dict({**STEP, "moe_layers_enum": listed})
 
 
+def test_the_drafting_layer_of_mimo_is_counted_apart():
+    """7,833,409,536 parameters in all, as the files of XiaomiMiMo/MiMo-7B-Base hold."""
+    model = read_model("mimo-7b")
+    assert model.draft_layers == 1
+    assert model.total + model.draft_parameters == 7_833_409_536
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "active"),
+    [("deepseek-moe-16b", 16.4e9, 2.8e9), ("step-3.5-flash", 196.8e9, 11.5e9)],
+)
+def test_mixtures_add_up_to_what_their_papers_state(name, total, active):
+    model = read_model(name)
+    assert model.total == pytest.approx(total, rel=0.01)
+    assert model.active == pytest.approx(active, rel=0.06)
+
+
 def test_experts_of_ling_with_biases_are_refused():
     with pytest.raises(ConfigError, match="experts with biases are not described"):
         hf.from_dict({"model_type": "bailing_moe_v2", **OWN_CODE["bailing_moe_v2"][0], "use_bias": True})
