@@ -74,7 +74,7 @@ def machine(text: str, argument: str = "--on") -> list[Machine]:
         hosts, per_host = _counts(match["count"], device, server, text, argument)
         found = [_built(device, hosts, per_host, server, network, ports, text)]
     written = match["network"] or ""
-    return [replace(one, named=server, name=name, network_name=written) for one in found]
+    return [replace(one, named_server=server, name=name, network_name=written) for one in found]
 
 
 def accelerator(name: str, argument: str) -> Accelerator:
@@ -233,7 +233,7 @@ def resized(found: Machine, count: int) -> Machine | None:
     The machine, None where that many do not fill whole hosts, are not sold so, or have no network.
     """
     name = found.name or found.device.id
-    sold = found.server if found.provider or found.named else None
+    sold = found.server if found.provider or found.named_server else None
     several = found.hosts > 1 or sold is not None
     if count > found.per_host and several and count % found.per_host:
         return None

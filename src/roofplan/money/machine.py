@@ -337,8 +337,8 @@ def _priced(machine: Machine, which: str) -> Server | None:
     boxes = [s for s in boxes if s.count <= LARGEST_BOX or s.count == machine.per_host]
     if not boxes:
         return None
-    if machine.named is not None and machine.named in boxes:
-        return machine.named
+    if machine.named_server is not None and machine.named_server in boxes:
+        return machine.named_server
     least = min(s.count for s in boxes)
     alike = [s for s in boxes if s.count == least]
     newest = min(age_days(s.quantities[which].seen) for s in alike)

@@ -200,7 +200,7 @@ class Machine:
     provider : provider, where the user named a cloud instance.
     uplink : devices that share a link to the processor; None where not known, so that each is taken to have its own [1].
     text : the machine as a user writes it.
-    named : server that the text names, None where it names a device.
+    named_server : server that the text names, None where it names a device.
     name : device or server as the text names it.
     network_name : network and ports as the text names them, empty where it leaves them open.
     """
@@ -217,7 +217,7 @@ class Machine:
     provider: str = ""
     uplink: float | None = None
     text: str = ""
-    named: Server | None = None
+    named_server: Server | None = None
     name: str = ""
     network_name: str = ""
 

@@ -566,7 +566,7 @@ def _unstated(asked: TrainInputs, model: Model, machines: Iterable[Machine], ass
     Networks of hosts without a named server are added to `assumed`.
     """
     uneven = asked.imbalance is None and bool(mixtures(model))
-    sold = [(m, m.network) for m in machines if m.network is not None and m.named is None and not m.network_name]
+    sold = [(m, m.network) for m in machines if m.network is not None and m.named_server is None and not m.network_name]
     if asked.on:
         assumed += [f"{m.text}@{network.id}x{m.ports}, as it is sold" for m, network in sold]
     return tuple(name for name, counts in (("imbalance", uneven), ("network", sold)) if counts)
