@@ -10,6 +10,7 @@ import re
 import zlib
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,16 +58,24 @@ CONFIGURATIONS = configurations()
 
 
 def changed(config):
-    """Yield the name of a change and the configuration with it, for each key here and in the parts of it."""
+    """Yield the name of a change and what makes the configuration with it, for each key here and in the parts of it."""
     for key, value in config.items():
-        yield f"-{key}", {name: other for name, other in config.items() if name != key}
+        yield f"-{key}", partial(left_out, config, key)
         if isinstance(value, dict):
-            yield from ((f"{key}.{what}", {**config, key: inner}) for what, inner in changed(value))
+            yield from ((f"{key}.{what}", partial(inside, config, key, make)) for what, make in changed(value))
         elif isinstance(value, bool):
-            yield f"!{key}", {**config, key: not value}
+            yield f"!{key}", partial(dict, config, **{key: not value})
         elif isinstance(value, int) and value > 0:
-            yield f"2 x {key}", {**config, key: 2 * value}
-            yield f"3 + {key}", {**config, key: 3 + value}
+            yield f"2 x {key}", partial(dict, config, **{key: 2 * value})
+            yield f"3 + {key}", partial(dict, config, **{key: 3 + value})
+
+
+def left_out(config, key):
+    return {name: other for name, other in config.items() if name != key}
+
+
+def inside(config, key, make):
+    return {**config, key: make()}
 
 
 SETS = re.compile(r"frozenset\(\{([^{}]*)\}\)")
@@ -114,7 +123,7 @@ def checksum(config):
     """Return the checksum of what a configuration comes to, and of all changes of it."""
     changes = list(changed(config))
     kept = changes if len(changes) <= MOST else random.Random(0).sample(changes, MOST)  # noqa: S311 - nothing secret
-    lines = [answer(config), *(f"{what}: {told(other)}" for what, other in kept)]
+    lines = [answer(config), *(f"{what}: {told(make())}" for what, make in kept)]
     return f"{zlib.crc32(chr(10).join(lines).encode()):08x}"
 
 
