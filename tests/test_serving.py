@@ -19,7 +19,7 @@ from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.hf.blocks import linear
 from roofplan.hf.find import read_model
 from roofplan.laws import batching, collectives
-from roofplan.operations import head_format
+from roofplan.operations import head_format, whole_model
 from roofplan.operations.table import Operation, Split, Step, element_bytes, fraction, product
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term
@@ -34,7 +34,7 @@ from roofplan.serving import (
     floors,
     footprint,
     footprints,
-    in_files_of,
+    held_by,
     leaves,
     ledger,
     legal,
@@ -93,6 +93,31 @@ def test_the_latent_cache_is_whole_on_every_tensor_rank():
     assert one == 70_272
     assert footprint(DEEPSEEK, Strategy(tp=8), 2.0).kv_per_token == one
     assert {f.kv_per_token for f in footprints(DEEPSEEK, Strategy(pp=4), 2.0)} == {one * 16 / 61, one * 15 / 61}
+
+
+def summed(model, step, name):
+    """Return the work and the traffic of all operations of a name in one step."""
+    found = [one for one in whole_model(model, step) if one.name == name]
+    return sum(one.work for one in found), sum(one.traffic for one in found)
+
+
+@pytest.mark.parametrize(("engine", "widths"), [("vllm-0.6", 256 + 256), ("hf-transformers-4.57", 192 + 128)])
+def test_engines_without_latent_kernels_cache_the_keys_and_values_of_each_head(engine, widths):
+    """128 heads, keys 192 and values 128 wide, 61 layers; vLLM 0.6 pads both to 256."""
+    held = held_by(DEEPSEEK, catalogue.engine(engine))
+    for tensor in (1, 8):
+        assert footprint(held, Strategy(tp=tensor), 2.0).kv_per_token == 128 // tensor * widths * 61 * 2
+    assert DEEPSEEK.latent
+    assert not held.latent
+    decode, again = Step(sequences=4.0, context=1000.0), Step(new=100.0, requests=1.0, past=900.0)
+    assert summed(held, decode, "decode attention") == (
+        2 * 4 * 1000 * 128 * (192 + 128) * 61,
+        4 * 1000 * 128 * widths * 2 * 61,
+    )
+    assert summed(DEEPSEEK, decode, "decode attention")[1] == 4 * 1000 * (512 + 64) * 2 * 61
+    for model, tokens in ((held, 100), (DEEPSEEK, 1000)):  # cached latents are expanded once more
+        assert summed(model, again, "kv_b")[0] == 2 * tokens * 512 * 128 * (128 + 128) * 61
+    assert held_by(DEEPSEEK, VLLM) is DEEPSEEK
 
 
 def test_only_attention_data_parallelism_divides_the_latent_cache_among_requests():
@@ -1529,14 +1554,14 @@ def test_engines_that_halve_groups_cut_experts_further_than_others():
 
 def test_gguf_files_of_converted_experts_convert_the_rest_too():
     model = read_model("gpt-oss-20b")
-    held = in_files_of(model, LLAMA_CPP)
+    held = held_by(model, LLAMA_CPP)
     assert head_format(held) == "q8_0"
-    assert in_files_of(model, VLLM) is model
+    assert held_by(model, VLLM) is model
     formats = {linear.format for linear in linears(held)}
     assert formats == {"mxfp4", "q8_0", "bf16"}  # the router stays
     router = [linear for linear in linears(held) if linear.format == "bf16"]
     assert {linear.outputs for linear in router} == {32}
-    assert in_files_of(read_model("deepseek-v3"), LLAMA_CPP) == read_model("deepseek-v3")
+    assert held_by(read_model("deepseek-v3"), LLAMA_CPP) == read_model("deepseek-v3")
     files = 12.11e9  # gpt-oss-20b-mxfp4.gguf is 12.11 GB
     assert footprint(held, Strategy(), 2.0).weights == pytest.approx(
         files - 0.62e9, rel=0.03

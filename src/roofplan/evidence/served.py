@@ -17,7 +17,7 @@ from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
-from roofplan.serving import at_precision, in_files_of
+from roofplan.serving import at_precision, held_by
 from roofplan.serving.ledger import footprint
 
 FORMAT = "weights"
@@ -71,9 +71,7 @@ def served_model(row: Row, engine: Engine, assumed: Assumed) -> Model:
     else:
         precision = _unstated_format(row, engine, assumed)
     own = next((row[name] for name in NAMING if is_path(row.get(name, ""))), None)
-    return in_files_of(
-        _at_precision(from_file(own), precision) if own else of_catalogue(model_id(row), precision), engine
-    )
+    return held_by(_at_precision(from_file(own), precision) if own else of_catalogue(model_id(row), precision), engine)
 
 
 def in_16_bits(row: Row, model: Model, found: Machine, assumed: Assumed) -> Model:

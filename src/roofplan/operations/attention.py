@@ -169,13 +169,13 @@ def _seen(mixer: Attention, context: Number) -> tuple[Number, Number]:
 def latent_operations(
     mixer: LatentAttention, step: Step, split: Split, model: Model, kv_bytes: float, kernels: Kernels
 ) -> list[Operation]:
-    """Return the operations of latent attention (MLA): absorbed in decode, expanded in prefill."""
+    """Return the operations of latent attention (MLA): absorbed in decode where the latent is cached, expanded in prefill."""
     tensor = split.attention
     table = []
     last = next(i for i, group in enumerate(mixer.groups) if group[0].name.endswith("o_proj"))
     for index, group in enumerate(mixer.groups):
         # prefill expands the latents of cached tokens too
-        expands = group[0].name.endswith("kv_b_proj")
+        expands = group[0].name.endswith("kv_b_proj") and not mixer.per_head
         tokens = step.tokens + step.requests * step.past if expands else step.tokens
         table.append(product(label_of(group), group, tokens, tensor, model, leaving=index == last))
     heads = mixer.heads / tensor
@@ -190,9 +190,14 @@ def latent_operations(
 
 
 def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: float) -> Operation:
-    entry = mixer.latent + mixer.rope_dim
     seen = step.context if mixer.top is None else smaller(step.context, float(mixer.top))
-    work = attention.latent_work(step.sequences * step.each * seen, heads, mixer.latent, mixer.rope_dim)
+    pairs = step.sequences * step.each * seen
+    if mixer.per_head:
+        entry, kind = mixer.per_head * heads, "key and value"
+        work = attention.work(pairs, heads, mixer.key_dim, mixer.value_dim)
+    else:
+        entry, kind = mixer.latent + mixer.rope_dim, "latent"
+        work = attention.latent_work(pairs, heads, mixer.latent, mixer.rope_dim)
     work = work + 2.0 * step.sequences * step.each * step.context * mixer.index_heads * mixer.index_dim
     traffic = step.sequences * (seen * entry + step.context * mixer.index_dim) * kv_bytes
     return Operation(
@@ -201,15 +206,15 @@ def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: 
         work,
         traffic,
         kernels=STEP_KERNELS["latent attention"],
-        text="{sequences} sequences x {seen} tokens x {entry} latent elements x {kv_bytes} B",
+        text=f"{{sequences}} sequences x {{seen}} tokens x {{entry}} {kind} elements x {{kv_bytes}} B",
         numbers={"sequences": step.sequences, "seen": seen, "entry": entry, "kv_bytes": kv_bytes},
     )
 
 
 def _latent_prefill(mixer: LatentAttention, step: Step, heads: Number) -> Operation:
     kept, indexing = latent_pairs(mixer, step.new / step.requests, step.past)
-    width = mixer.nope_dim + mixer.rope_dim + mixer.value_dim
-    work = attention.work(step.requests * kept, heads, mixer.nope_dim + mixer.rope_dim, mixer.value_dim)
+    width = mixer.key_dim + mixer.value_dim
+    work = attention.work(step.requests * kept, heads, mixer.key_dim, mixer.value_dim)
     work = work + step.requests * indexing
     seen = step.new + step.requests * step.past
     traffic = (step.new + seen) * (mixer.latent + mixer.rope_dim + heads * width) * ACTIVATION_BYTES

@@ -29,7 +29,7 @@ from roofplan.records.calibration import Fit
 from roofplan.records.pool import CLIENT, LAST, Member
 from roofplan.records.source import GRADES
 from roofplan.records.terms import Term, total
-from roofplan.serving.space import at_precision, in_files_of
+from roofplan.serving.space import at_precision, held_by
 from roofplan.timing.figures import Metric
 
 
@@ -480,7 +480,7 @@ def _smaller(request: PoolRequest, fit: Fit) -> dict[str, object] | None:
     stored = request.model.dtype if plan is None else plan.format
     if element_bytes(stored) <= element_bytes(SMALL):
         return None
-    model = in_files_of(at_precision(request.model, SMALL), request.engine)
+    model = held_by(at_precision(request.model, SMALL), request.engine)
     return _way_out(replace(request, model=model), fit, "--precision", stored, SMALL)
 
 

@@ -20,7 +20,7 @@ from roofplan.records.source import Sourced, stated
 from roofplan.records.workload import Workload
 from roofplan.serving.request import check_served, known_format, lengths_of
 from roofplan.serving.rules import supported
-from roofplan.serving.space import at_precision, cache_format, in_files_of, refuses_format
+from roofplan.serving.space import at_precision, cache_format, held_by, refuses_format
 
 ENGINE = "llama.cpp"
 """Engine whose constants time the stages: it runs on the cards of homes of all makers."""
@@ -82,7 +82,7 @@ def pool_request(model: Model, asked: Pooled) -> PoolRequest:
     who = members(asked.member, asked.members)
     machines = tuple(_machine(one) for one in who)
     stored = model if asked.precision is None else at_precision(model, known_format(asked.precision, "--precision"))
-    stored = in_files_of(stored, engine)
+    stored = held_by(stored, engine)
     for one, own in zip(who, machines, strict=True):
         why = supported(engine, own)
         if why:

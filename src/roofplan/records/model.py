@@ -120,6 +120,7 @@ class LatentAttention:
     top : tokens selected by a sparse indexer, None where attention is dense.
     index_heads, index_dim : heads of that indexer and their width [1].
     stores_index : False where the layer reuses an earlier layer's selection.
+    per_head : numbers that an engine caches of each head and token, keys and values, 0 where it caches the latent vector [1].
     """
 
     heads: int
@@ -133,6 +134,7 @@ class LatentAttention:
     index_heads: int = 0
     index_dim: int = 0
     stores_index: bool = True
+    per_head: int = 0
 
     @property
     def parameters(self) -> int:
@@ -140,9 +142,14 @@ class LatentAttention:
         return _count(self.groups) + self.vectors
 
     @property
-    def cache_elements(self) -> int:
-        """Cached elements per token [1]."""
-        return self.latent + self.rope_dim + self.index_dim * self.stores_index
+    def key_dim(self) -> int:
+        """Width of a head's keys [1]."""
+        return self.nope_dim + self.rope_dim
+
+    def cached(self, tensor: float) -> float:
+        """Return the elements that each of `tensor` ranks caches of a token: all of the latent, its own heads' keys and values [1]."""
+        own = self.per_head * self.heads / tensor if self.per_head else self.latent + self.rope_dim
+        return own + self.index_dim * self.stores_index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,7 +446,7 @@ class Model:
     @property
     def latent(self) -> bool:
         """Whether any layer keeps a latent cache, which tensor parallelism cannot split."""
-        return any(isinstance(m, LatentAttention) for m in self._attentions())
+        return any(isinstance(m, LatentAttention) and not m.per_head for m in self._attentions())
 
     def _attentions(self) -> Iterator[Attention | LatentAttention]:
         for layer, _ in self.decoder.kinds():

@@ -129,9 +129,8 @@ def _kinds(model: Model, tensor: int) -> tuple[Counter[tuple[int | None, bool]],
         for mixer in layer.mixers:
             if isinstance(mixer, LatentAttention):
                 kinds[None, False] += 1
-                widths.add(float(mixer.latent + mixer.rope_dim))
-                if mixer.index_dim and mixer.stores_index:
-                    widths.add(float(mixer.index_dim))
+                index = mixer.index_dim * mixer.stores_index
+                widths |= {mixer.cached(float(tensor)) - index, float(index)} - {0.0}
             elif not isinstance(mixer, Attention):
                 raise UnsupportedFeature(
                     f"{model.id}: layers with a state share vLLM's pages in a way that is not described"

@@ -27,7 +27,7 @@ from roofplan.serving.space import (
     at_precision,
     cache_format,
     choose_engine,
-    in_files_of,
+    held_by,
     refused_device,
     refuses_cache,
     refuses_format,
@@ -114,7 +114,7 @@ def _on_machine(
             else Refusal("budget", f"dearer than {units.significant(limits.budget)} USD/h")
         ] += 1
         return []
-    held = in_files_of(model, engine)
+    held = held_by(model, engine)
     setup = Setup(
         asked=asked,
         machine=machine,

@@ -109,7 +109,7 @@ def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[t
                 mixer.state_elements * mixer.state_bytes + mixer.convolution_elements * ACTIVATION_BYTES
             ) / split.attention
         elif isinstance(mixer, LatentAttention):
-            slope += mixer.cache_elements * kv_bytes  # replicated on every tensor-parallel rank
+            slope += mixer.cached(float(split.attention)) * kv_bytes
         elif mixer.cross is not None:
             state += (
                 mixer.cache_elements

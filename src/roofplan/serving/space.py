@@ -14,7 +14,7 @@ from roofplan.operations import whole_model
 from roofplan.operations.table import Step, format_entry
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import CPU, Machine
-from roofplan.records.model import Model, Quantization
+from roofplan.records.model import LatentAttention, Layer, Mixer, Model, Quantization, Stack
 from roofplan.records.strategy import Strategy, divisors
 from roofplan.serving.rules import supported
 from roofplan.timing.kernels import PRODUCTS
@@ -107,24 +107,45 @@ def at_precision(model: Model, precision: str) -> Model:
 
 
 @lru_cache(maxsize=256)
-def in_files_of(model: Model, engine: Engine) -> Model:
-    """Return a model as stored in an engine's own files.
+def held_by(model: Model, engine: Engine) -> Model:
+    """Return a model as an engine holds it.
 
-    If a checkpoint quantises only its experts, some engines' files quantise the other weights too.
+    If a checkpoint quantises only its experts, some engines' files quantise the other weights too. Engines without kernels for
+    multi-head latent attention cache the keys and values of all heads instead of the latent vectors.
 
     Parameters
     ----------
     model : model as stored in its checkpoint.
-    engine : engine with its format for weights other than experts.
+    engine : engine with its format for weights other than experts, and with what it caches of latent attention.
 
     Returns
     -------
-    The model with the formats of its layers.
+    The model with the formats of its layers and with what they cache.
     """
     plan = model.quantization
+    if model.latent and engine.expanded_heads is not None:
+        model = _expanded(model, round(engine.expanded_heads.value))
     if plan is None or not plan.only_experts or not engine.beside_experts:
         return model
     return with_formats(model, replace(plan, beside=engine.beside_experts), model.dtype)
+
+
+def _expanded(model: Model, multiple: int) -> Model:
+    """Return a model whose latent attention caches each head's keys and values, their widths padded to a multiple."""
+
+    def mixer(item: Mixer) -> Mixer:
+        if not isinstance(item, LatentAttention):
+            return item
+        return replace(item, per_head=sum(-(-width // multiple) * multiple for width in (item.key_dim, item.value_dim)))
+
+    def layer(item: Layer) -> Layer:
+        return replace(item, mixers=tuple(mixer(one) for one in item.mixers))
+
+    def stack(item: Stack) -> Stack:
+        made = {one: layer(one) for one, _ in item.kinds()}
+        return replace(item, layers=tuple(made[one] for one in item.layers))
+
+    return replace(model, stacks=tuple(stack(item) for item in model.stacks))
 
 
 FOUR_BITS = ("awq", "q4_k_m")
