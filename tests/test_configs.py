@@ -562,3 +562,34 @@ def test_groups_of_weights_are_named_where_they_are_not_the_usual_ones(group, na
 )
 def test_a_router_chooses_among_groups_unless_it_is_greedy(said, groups):
     assert _groups(Fields(said)) == groups
+
+
+@pytest.mark.parametrize("inner", ["phi3", "llama", "no-such-type"])
+def test_a_wrapped_language_model_is_what_it_says_or_refused(inner):
+    text = {**LLAMA, "model_type": inner}
+    config = {"model_type": "internvl_chat", "llm_config": text, "downsample_ratio": 0.5}
+    if inner == "no-such-type":
+        with pytest.raises(UnknownFamily, match="language model of internvl_chat is of model_type 'no-such-type'"):
+            hf.from_dict(config)
+    else:
+        assert hf.from_dict(config).decoder.layers == hf.from_dict(text).decoder.layers
+
+
+def test_internvl_says_its_shuffle_and_square_images():
+    vision = {
+        "hidden_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+        "patch_size": [14, 14],
+        "image_size": [28, 28],
+    }
+    config = {"model_type": "internvl", "text_config": {**LLAMA, "model_type": "llama"}, "vision_config": vision}
+    tower, projector = hf.from_dict(config).stacks[:2]
+    assert tower.tokens == 2 * 2 + 1
+    inner, hidden = 4 * 64, LLAMA["hidden_size"]
+    assert projector.extra == 2 * inner + (inner + 1) * hidden + (hidden + 1) * hidden
+    with pytest.raises(ConfigError, match="downsample_ratio 0.3"):
+        hf.from_dict({**config, "downsample_ratio": 0.3})
+    with pytest.raises(ConfigError, match="patch_size"):
+        hf.from_dict({**config, "vision_config": {**vision, "patch_size": [14, 16]}})

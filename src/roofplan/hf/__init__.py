@@ -198,6 +198,27 @@ def _with_parts(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**values, **full}
 
 
+def _renamed(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return InternVL's own configuration with its parts named as in transformers."""
+    return {**values, "text_config": values.get("llm_config", values.get("text_config"))}
+
+
+RESHAPED: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+    "internvl_chat": _renamed,
+    "llava": _with_parts,
+    "llava_next": _with_parts,
+}
+"""What completes or renames the parts of a configuration, by family."""
+
+
+def _internvl(f: Fields, hidden: int) -> tuple[Stack, ...]:
+    ratio = f.raw("downsample_ratio", default=0.5)
+    if ratio not in {0.5, 1}:
+        message = f"config.json: downsample_ratio {ratio!r} is not described; 0.5 and 1 are"
+        raise ConfigError(message, argument="downsample_ratio", value=str(ratio))
+    return towers.intern_vision(f.sub("vision_config"), hidden, round(1 / ratio))
+
+
 def _llava(f: Fields, hidden: int) -> tuple[Stack, ...]:
     bias, newline = f.flag("multimodal_projector_bias", True), f.text("model_type") == "llava_next"
     return towers.llava_vision(f.sub("vision_config"), hidden, bias, newline)
@@ -212,6 +233,8 @@ WRAPPERS: dict[str, tuple[str, Callable[[Fields, int], tuple[Stack, ...]] | None
     "gemma3n": ("gemma3n_text", None),
     "gemma4": ("gemma4_text", _vision(towers.gemma4_vision)),
     "glm4v_moe": ("glm4v_moe_text", _vision(towers.glm_vision)),
+    "internvl": ("qwen2", _internvl),
+    "internvl_chat": ("", _internvl),
     "kimi_k25": ("kimi_k2", _vision(towers.moonvit)),
     "kimi_vl": ("deepseek_v3", _vision(towers.moonvit)),
     "llama4": ("llama4_text", _vision(towers.llama4_vision)),
@@ -225,7 +248,7 @@ WRAPPERS: dict[str, tuple[str, Callable[[Fields, int], tuple[Stack, ...]] | None
     "qwen3_vl": ("qwen3_vl_text", _vision(towers.qwen_vision)),
     "qwen3_vl_moe": ("qwen3_vl_moe_text", _vision(towers.qwen_vision)),
 }
-"""Multimodal wrappers: the family of the text model, and the tower in front of it (None where the tower is not described)."""
+"""Multimodal wrappers: the family of a text model that does not state its own, empty where it must, and the tower in front of it (None where the tower is not described)."""
 
 FAMILIES: tuple[str, ...] = tuple(sorted({*DECODERS, *ENCODERS, *WRAPPERS}))
 
@@ -359,8 +382,8 @@ def from_dict(values: Mapping[str, Any], identity: str = "config", *, digest: st
     family = _family(f)
     if digest is None:
         digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
-    if family.startswith("llava"):
-        f = Fields(_with_parts(values))
+    if family in RESHAPED:
+        f = Fields(RESHAPED[family](values))
     if family in ENCODERS:
         model = _from_encoder(ENCODERS[family](f), family, identity)
         text = f
@@ -450,7 +473,16 @@ def _family(f: Fields) -> str:
 
 def _text_family(family: str, text: Fields) -> str:
     inner = text.text("model_type")
-    return inner if inner in DECODERS else WRAPPERS[family][0]
+    if inner in {"", family}:
+        inner = WRAPPERS[family][0]
+    if inner not in DECODERS:
+        raise UnknownFamily(
+            f"config.json: the language model of {family} is of model_type {inner!r}, which is not described",
+            argument="model_type",
+            value=inner,
+            nearest=nearest(inner, DECODERS),
+        )
+    return inner
 
 
 def _towers(f: Fields, family: str, hidden: int) -> tuple[tuple[Stack, ...], tuple[str, ...]]:

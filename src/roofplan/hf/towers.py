@@ -415,6 +415,49 @@ def llava_vision(vision: Fields, hidden: int, bias: bool, newline: bool) -> tupl
     return tower, Stack(name="model.multi_modal_projector", role="projector", layers=(), extra=extra)
 
 
+def intern_vision(vision: Fields, hidden: int, merge: int) -> tuple[Stack, ...]:
+    """Return InternViT, whose layers scale what they add, with a projector of two layers behind squares of `merge` by `merge` patches."""
+    width, heads, patch = vision.int("hidden_size"), vision.int("num_attention_heads"), _side(vision, "patch_size")
+    rooted = vision.text("norm_type", default="layer_norm") == "rms_norm"
+    normed = vision.flag("qk_normalization", vision.flag("use_qk_norm", False))
+    mixer = attention(
+        width,
+        heads,
+        heads,
+        width // heads,
+        bias=vision.flag("qkv_bias", vision.flag("attention_bias", False)),
+        output_bias=True,
+        vectors=2 * width * normed,
+        causal=False,
+    )
+    scales = 2 * width
+    layer = Layer(
+        mixers=(mixer,),
+        feed_forwards=(mlp(width, vision.int("intermediate_size"), gated=False, bias=True),),
+        vectors=2 * width * (1 if rooted else 2) + scales,
+    )
+    places = (_side(vision, "image_size") // patch) ** 2 + 1
+    around = vision.int("num_channels", default=3) * patch * patch * width + width + width + places * width
+    tower = Stack(
+        name="model.vision_tower.encoder.layer",
+        role="vision",
+        layers=(layer,) * vision.int("num_hidden_layers"),
+        extra=around,
+        tokens=places,
+    )
+    inner = width * merge * merge
+    projector = 2 * inner + inner * hidden + hidden + hidden * hidden + hidden
+    return tower, Stack(name="model.multi_modal_projector", role="projector", layers=(), extra=projector)
+
+
+def _side(vision: Fields, name: str) -> int:
+    """Return the side of a square that a configuration states as a number or twice in a list [pixel]."""
+    value = vision.raw(name)
+    if isinstance(value, list) and len(value) == 2 and value[0] == value[1]:
+        return vision.filled(**{name: value[0]}).int(name)
+    return vision.int(name)
+
+
 def llama4_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     """Return Llama 4's tower with its pixel-shuffle adapter and projector."""
     width, patch = vision.int("hidden_size"), vision.int("patch_size")
