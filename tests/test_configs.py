@@ -589,7 +589,7 @@ def test_internvl_says_its_shuffle_and_square_images():
     assert tower.tokens == 2 * 2 + 1
     inner, hidden = 4 * 64, LLAMA["hidden_size"]
     assert projector.extra == 2 * inner + (inner + 1) * hidden + (hidden + 1) * hidden
-    with pytest.raises(ConfigError, match="downsample_ratio 0.3"):
+    with pytest.raises(ConfigError, match=r"downsample_ratio 0\.3"):
         hf.from_dict({**config, "downsample_ratio": 0.3})
     with pytest.raises(ConfigError, match="patch_size"):
         hf.from_dict({**config, "vision_config": {**vision, "patch_size": [14, 16]}})
