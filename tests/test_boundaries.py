@@ -488,3 +488,73 @@ def test_charts_of_machines_show_their_points():
 
     drawn = _line("t", [{"a": 1.0, "b": 2.0}], ("a", "s"), ("b", "GB/s"), "a")
     assert drawn["mark"] == {"type": "line", "point": True}
+
+
+def test_only_lines_longer_than_the_longest_are_cut():
+    from roofplan.present.screens.machine import LONGEST, _cut
+
+    assert _cut("x" * LONGEST) == "x" * LONGEST
+    assert _cut("x" * LONGEST + "y") == "x" * LONGEST + "..."
+
+
+def test_compressed_attention_without_a_window_reads_its_entries_alone():
+    from roofplan.operations.attention import _seen
+
+    mixer = Attention(heads=4, kv_heads=1, head_dim=8, value_dim=8, groups=(), compression=4)
+    assert _seen(mixer, 100.0) == (25.0, 0.0)
+    assert _seen(replace(mixer, window=16, index_elements=8), 100.0) == (25.0 + 16.0, 25.0)
+
+
+def test_as_many_devices_as_are_planned_as_one_machine_fill_whole_servers():
+    from roofplan.catalogue.machines import MOST_DEVICES
+
+    found = machine(f"h100-sxm:{MOST_DEVICES}")[0]
+    assert (found.per_host, found.count) == (8, MOST_DEVICES)
+
+
+def test_ports_begin_with_one():
+    from roofplan.measure.machine.hosts import address_of
+
+    assert address_of("[::1]:1", "--link") == ("::1", 1)
+    with pytest.raises(InputError, match="HOST:PORT"):
+        address_of("127.0.0.1:0", "--link")
+
+
+def test_rows_without_an_id_are_called_by_their_number():
+    from roofplan.evidence.rows import told_apart
+
+    assert [row["id"] for row in told_apart([{"id": ""}, {"id": "a"}, {"id": "a"}])] == ["row 1", "a", "a row 3"]
+
+
+@pytest.mark.parametrize(("index", "other"), [(None, 1), (0, 1), (1, 0)])
+def test_links_lead_from_the_device_at_hand_to_the_others(index, other):
+    from roofplan.measure.machine.backends import Torch
+
+    backend = object.__new__(Torch)
+    backend.kind, backend.device = "cuda", SimpleNamespace(index=index)
+    backend.torch = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 2))
+    assert list(backend.links()) == ["host to device", "device to host", f"device to device {other}"]
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_what_users_feel_is_coloured_where_a_limit_is_missed(holds):
+    from roofplan.present.screens.plans import _under_load
+
+    page = Page(io.StringIO())
+    page.colour = True
+    felt = SimpleNamespace(limits=[("ttft p99", 1.0 if holds else 3.0, 2.0)], good=0.99, growth=0.0, holds=holds)
+    said = "\n".join(_under_load(SimpleNamespace(under_load=felt, seats=None), page, ""))
+    assert ("\x1b[" in said, "MISSED" in said) == (not holds, not holds)
+
+
+def test_a_single_matrix_is_split_by_its_outputs():
+    """Zamba's projection behind its shared blocks: each rank reads all inputs."""
+    from roofplan.operations import UNPADDED, layer_operations
+    from roofplan.operations.table import Split, Step
+
+    model, ranks, tokens = hf.of_catalogue("zamba2-1.2b"), 2, 10.0
+    layer = next(one for one, _ in model.decoder.kinds() if any(len(f.groups) == 1 for f in one.feed_forwards))
+    split = Split.of(Strategy(tp=ranks))
+    table = layer_operations(layer, Step(sequences=tokens, context=8.0), split, model, 2.0, UNPADDED)
+    found = next(one for one in table if one.name == "linear")
+    assert found.inputs == tokens * model.hidden

@@ -45,7 +45,12 @@ def machine_screen(found: Attained, page: Page, out: str | None = None) -> None:
         return
     page.line("the chip, to keep with --out chip.toml:")
     for line in found.chip.splitlines():
-        page.line(f"  {line}" if len(line) < LONGEST else f"  {line[:LONGEST]}...")
+        page.line(f"  {_cut(line)}")
+
+
+def _cut(line: str) -> str:
+    """Return a line of the chip's file, of which a long one only begins."""
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
 
 
 def _judged(found: Attained, page: Page) -> None:
