@@ -558,3 +558,36 @@ def test_a_single_matrix_is_split_by_its_outputs():
     table = layer_operations(layer, Step(sequences=tokens, context=8.0), split, model, 2.0, UNPADDED)
     found = next(one for one in table if one.name == "linear")
     assert found.inputs == tokens * model.hidden
+
+
+def test_results_are_more_than_half_of_what_was_sent():
+    """Ten looks of sending; then as much comes back as half of what goes out, and that is not an answer yet."""
+    from roofplan.measure.workers import ANSWERED, SMALL, _load
+
+    step = 2.0 * SMALL
+    sent = [step * k for k in range(40)]
+    half = [0.0] * 12 + [ANSWERED * step * k for k in range(1, 29)]
+    more = [*half[:20], *(one + 1.0 for one in half[20:])]
+    whole, _ = _load([(float(k), *both) for k, both in enumerate(zip(half, sent, strict=True))])
+    assert whole == sent[-1]
+    less, _ = _load([(float(k), *both) for k, both in enumerate(zip(more, sent, strict=True))])
+    assert less < whole
+
+
+@pytest.mark.parametrize(("method", "shown"), [("full", True), ("lora", False)])
+def test_hours_that_makers_publish_stand_beside_full_training_alone(method, shown, run):
+    _, out, _ = run("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--tokens", "1B", "--method", method)
+    assert ("published" in out) == shown
+
+
+@pytest.mark.parametrize(("sequence", "tried"), [(4096, [2048, 1024, 512]), (3002, [1501]), (3001, []), (1022, [])])
+def test_sequences_are_halved_while_they_are_even_and_long(sequence, tried, monkeypatch):
+    from roofplan.training import misses
+
+    said = []
+    monkeypatch.setattr(misses, "_way", lambda flags, *_: said.append(flags))
+    monkeypatch.setattr(misses, "replace", lambda one, **new: SimpleNamespace(**{**vars(one), **new}))
+    asked = SimpleNamespace(job=SimpleNamespace(sequence=sequence, batch=3))
+    assert misses._shorter(asked, None, None) == []
+    assert [int(one["--sequence"]) for one in said] == tried
+    assert [one["--batch"] for one in said] == [f"{3 * sequence // one}seq" for one in tried]

@@ -353,7 +353,9 @@ def test_small_messages_to_another_host_do_not_wait_for_more(monkeypatch):
     """Nagle's algorithm would add its delay to the latency."""
     seen = []
     monkeypatch.setattr(
-        hosts, "_answered", lambda other: seen.append(other.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)) or 0
+        hosts,
+        "_answered",
+        lambda other: seen.append((other.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), other.gettimeout())) or 0,
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -364,7 +366,9 @@ def test_small_messages_to_another_host_do_not_wait_for_more(monkeypatch):
     assert ready.wait(5)
     with socket.create_connection(hosts.address_of(place, "--link")):
         listener.join(5)
-    assert seen[0]
+    (without_delay, patience), *_ = seen
+    assert without_delay
+    assert patience == hosts.PATIENCE
 
 
 @pytest.mark.parametrize("text", ["here", "127.0.0.1:", "127.0.0.1:99999", ":80"])

@@ -85,6 +85,19 @@ def test_the_search_finds_what_brute_force_finds(seed, route, alike, separate):
     assert found.gap == 0.0
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("route", ["hub", "ring"])
+@pytest.mark.parametrize("alike", [False, True])
+def test_members_are_filled_to_the_brim(seed, route, alike):
+    """Layers and rooms are whole, so that members are often exactly full."""
+    problem = drawn(seed, 4, 6, route=route, outputs=((CLIENT,), (LAST,), (CLIENT, LAST))[seed % 3], alike=alike)
+    weight = np.ones(6) if alike else np.random.default_rng(seed).integers(1, 3, 6).astype(float)
+    problem = replace(problem, weight=weight, head_weight=1.0, room=np.ceil(0.6 * problem.room))
+    best = min((problem.time(one) for one in every_layout(problem) if problem.holds(one)), default=math.inf)
+    found = best_layout(problem)
+    assert (math.inf if found is None else found.time) == pytest.approx(best, rel=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [6, 15])
 def test_a_ring_of_six_in_little_room_is_searched_to_its_best(seed):

@@ -76,7 +76,7 @@ def check_id(text: str, flag: str) -> None:
 class Given(BaseModel):
     """Keys of the file."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid")
     id: str = Field(min_length=1, pattern=ID)
     like: str | None = None
     kind: Literal["accelerator", "cpu"] | None = None

@@ -199,8 +199,6 @@ def swaps(framework: Framework, how: str, share: float, pp: int) -> bool:
 
 def whole_layers(framework: Framework, layers: int, pieces: int, share: float) -> bool:
     """Return whether a share of each chunk's layers is a whole number, as recomputation settings require."""
-    if share == 1.0:
-        return True
     count = share * max(chunk_sizes(layers, pieces, ends=framework.counts_ends))
     return count >= 1.0 and abs(count - round(count)) < NEARLY
 

@@ -26,6 +26,7 @@ from roofplan.records.calibration import RELATIVE, Constant, Fit
 from roofplan.records.engine import EAGER as FROM_PYTHON
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
+from roofplan.timing.network import UNUSED
 from roofplan.timing.rates import rates
 from roofplan.training.ability import TIMES, UNTUNED, Ability, ability, applied
 from roofplan.training.ledger import fullest, ledgers
@@ -195,7 +196,7 @@ def with_values(case: TrainingCase, p: Numbers, constants: Fit) -> Ability:
     a = bare(case.machine, case.framework, constants)
     r = a.rates
     if a.machine.network is not None and "network" in p:
-        outside = (a.machine.network_per_device or 1.0) * np.minimum(p["network"], 1.0)
+        outside = (a.machine.network_per_device or UNUSED) * np.minimum(p["network"], 1.0)
         r = replace(r, network=replace(r.network, outside=outside, shared=np.minimum(p["shared"], 1.0)))
     times: dict[str, Any] = {name: p[name] for name in TIMES}
     return applied(replace(a, rates=r, **times), p)
