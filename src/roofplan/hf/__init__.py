@@ -191,19 +191,19 @@ Source: configuration_llama.py, configuration_mistral.py and configuration_pixtr
 """
 
 
-def _with_parts(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_parts(values: Mapping[str, object]) -> Mapping[str, object]:
     """Return the configuration of LLaVA with the dimensions that it leaves to the classes of its parts."""
-    parts = {name: values[name] for name in ("text_config", "vision_config") if isinstance(values.get(name), Mapping)}
+    parts = {name: part for name in ("text_config", "vision_config") if isinstance(part := values.get(name), Mapping)}
     full = {name: {**LLAVA_PARTS.get(str(part.get("model_type")), {}), **part} for name, part in parts.items()}
     return {**values, **full}
 
 
-def _renamed(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _renamed(values: Mapping[str, object]) -> Mapping[str, object]:
     """Return InternVL's own configuration with its parts named as in transformers."""
     return {**values, "text_config": values.get("llm_config", values.get("text_config"))}
 
 
-RESHAPED: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+RESHAPED: dict[str, Callable[[Mapping[str, object]], Mapping[str, object]]] = {
     "internvl_chat": _renamed,
     "llava": _with_parts,
     "llava_next": _with_parts,
