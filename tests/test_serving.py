@@ -117,7 +117,7 @@ def test_engines_without_latent_kernels_cache_the_keys_and_values_of_each_head(e
     assert summed(DEEPSEEK, decode, "decode attention")[1] == 4 * 1000 * (512 + 64) * 2 * 61
     for model, tokens in ((held, 100), (DEEPSEEK, 1000)):  # cached latents are expanded once more
         assert summed(model, again, "kv_b")[0] == 2 * tokens * 512 * 128 * (128 + 128) * 61
-    assert held_by(DEEPSEEK, VLLM) is DEEPSEEK
+    assert held_by(DEEPSEEK, VLLM) == DEEPSEEK
 
 
 def test_only_attention_data_parallelism_divides_the_latent_cache_among_requests():
