@@ -101,9 +101,10 @@ def summed(model, step, name):
     return sum(one.work for one in found), sum(one.traffic for one in found)
 
 
-@pytest.mark.parametrize(("engine", "widths"), [("vllm-0.6", 256 + 256), ("hf-transformers-4.57", 192 + 128)])
-def test_engines_without_latent_kernels_cache_the_keys_and_values_of_each_head(engine, widths):
-    """128 heads, keys 192 and values 128 wide, 61 layers; vLLM 0.6 pads both to 256."""
+@pytest.mark.parametrize("engine", ["hf-transformers-4.57", "llama.cpp-b2899"])
+def test_engines_without_latent_kernels_cache_the_keys_and_values_of_each_head(engine):
+    """128 heads, keys 192 and values 128 wide, 61 layers."""
+    widths = 192 + 128
     held = held_by(DEEPSEEK, catalogue.engine(engine))
     for tensor in (1, 8):
         assert footprint(held, Strategy(tp=tensor), 2.0).kv_per_token == 128 // tensor * widths * 61 * 2

@@ -8,7 +8,7 @@ import pytest
 
 from roofplan import hf, observe
 from roofplan.errors import InputError, RoofplanError, UnsupportedFeature
-from roofplan.evidence.startup import explained, longest_that_fits
+from roofplan.evidence.startup import _engine, explained, longest_that_fits
 from roofplan.inputs import MemoryInputs
 from roofplan.measure.startup import ENGINES, _table, startup_of
 from roofplan.serving.blocks import cache_blocks, charged
@@ -285,3 +285,17 @@ def test_the_longest_request_that_blocks_hold_is_the_last_that_they_hold(name, g
 
     assert need(longest) <= blocks.count
     assert longest == blocks.longest or need(longest + 1) > blocks.count
+
+
+@pytest.mark.parametrize(
+    ("line", "engine"),
+    [
+        ("INFO Initializing an LLM engine (v0.6.3.post1) with config: model='a'", "vllm-0.6"),
+        ("INFO vLLM API server version 0.10.2", "vllm-0.8"),
+        ("INFO vLLM API server version 99.1.0", "vllm-0.33"),
+        ("INFO GPU KV cache size: 163,840 tokens", "vllm-0.33"),
+    ],
+)
+def test_a_log_is_read_beside_the_version_that_wrote_it(line, engine):
+    text = f"{line}\nINFO Available KV cache memory: 10.00 GiB\nINFO GPU KV cache size: 163,840 tokens\n"
+    assert _engine(startup_of(text)).id == engine

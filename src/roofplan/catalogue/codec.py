@@ -234,7 +234,6 @@ def engine(table: Table) -> Engine:
         excluded_architectures=tuple(table.get("architectures_excluded", ())),
         graphs_counted=memory.get("graphs_counted", False),
         expert_groups=_numbers(parallel).get("expert_groups_halved_to"),
-        expanded_heads=_numbers(parallel).get("expanded_heads"),
         tensor=parallel.get("tensor_parallel", True),
         kv_names=flags.get("kv_names", {}),
         raw=table,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine as machine_of
 from roofplan.errors import InputError, RoofplanError, UnsupportedFeature
+from roofplan.evidence.engines import engine_version
 from roofplan.hf.find import read_model
 from roofplan.inputs import MemoryInputs
 from roofplan.laws import memory as laws
@@ -23,6 +24,7 @@ from roofplan.serving.blocks import CacheBlocks, cache_blocks, charged
 from roofplan.serving.ledger import Ledger, footprints, ledger
 from roofplan.serving.request import known_format, pins
 from roofplan.serving.settings import settings_of, with_settings
+from roofplan.serving.space import held_by
 
 KV_TYPES = {
     **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2"), "fp8"),
@@ -107,12 +109,12 @@ def explained(started: Startup, asked: MemoryInputs) -> Explained:
     ------
     InputError : no model that the log names is known, or degrees that are none.
     """
-    model = _model(started, asked)
+    engine = _engine(started)
+    model = held_by(_model(started, asked), engine)
     degrees = pins(asked.strategy)
     tensor = degrees.get("tp") or int(started.number("tensor") or 1)
     pipeline = degrees.get("pp") or int(started.number("pipeline") or 1)
     strategy = Strategy(tp=tensor, pp=pipeline)
-    engine = _engine(started)
     given = settings_of(asked.set, engine)
     printed = started.word("cache_type") or "auto"
     own = model.dtype if model.dtype != "fp32" else "bf16"
@@ -156,8 +158,10 @@ def _model(started: Startup, asked: MemoryInputs) -> Model:
 
 
 def _engine(started: Startup) -> Engine:
-    """Return the engine of the catalogue that wrote a log, in its newest version."""
-    return catalogue.engine(catalogue.find("engines", started.engine, "LOG"))
+    """Return the engine of the catalogue that wrote a log: the nearest at or below the version that it prints, else the newest."""
+    stated = started.word("version")
+    identity = engine_version(started.engine, stated) if stated else None
+    return catalogue.engine(identity or catalogue.find("engines", started.engine, "LOG"))
 
 
 def _ledger(

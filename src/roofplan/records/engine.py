@@ -167,8 +167,7 @@ class Engine:
     kernels : kernels that it uses.
     sequence_limit : whether its limit on running sequences is per attention ``rank`` or per ``server``.
     latent_attention : whether it supports multi-head latent attention.
-    expanded_heads : multiple to which it pads each head's keys and values, which it caches in place of the latent vectors of multi-head
-        latent attention; None where it caches the latents [1].
+    latent_cached : whether it caches the latent vectors of multi-head latent attention, else the keys and values of every head.
     beside_experts : format of the other matrices in its files where a checkpoint quantises only experts, empty for unchanged.
     expert_groups : smallest size to which it halves quantisation groups of expert weights so that they divide a rank's width, None for never.
     experts_even : whether all expert ranks must hold equally many experts.
@@ -222,7 +221,7 @@ class Engine:
     sequence_limit: str = "rank"
     experts_even: bool = False
     expert_groups: Sourced | None = None
-    expanded_heads: Sourced | None = None
+    latent_cached: bool = True
     beside_experts: str = ""
     slots_divide_context: bool = False
     budget_holds_sequences: bool = False

@@ -123,20 +123,20 @@ def held_by(model: Model, engine: Engine) -> Model:
     The model with the formats of its layers and with what they cache.
     """
     plan = model.quantization
-    if model.latent and engine.expanded_heads is not None:
-        model = _expanded(model, round(engine.expanded_heads.value))
+    if model.latent and not engine.latent_cached:
+        model = _expanded(model)
     if plan is None or not plan.only_experts or not engine.beside_experts:
         return model
     return with_formats(model, replace(plan, beside=engine.beside_experts), model.dtype)
 
 
-def _expanded(model: Model, multiple: int) -> Model:
-    """Return a model whose latent attention caches each head's keys and values, their widths padded to a multiple."""
+def _expanded(model: Model) -> Model:
+    """Return a model whose latent attention caches each head's keys and values."""
 
     def mixer(item: Mixer) -> Mixer:
         if not isinstance(item, LatentAttention):
             return item
-        return replace(item, per_head=sum(-(-width // multiple) * multiple for width in (item.key_dim, item.value_dim)))
+        return replace(item, per_head=item.key_dim + item.value_dim)
 
     def layer(item: Layer) -> Layer:
         return replace(item, mixers=tuple(mixer(one) for one in item.mixers))
