@@ -593,3 +593,18 @@ def test_internvl_says_its_shuffle_and_square_images():
         hf.from_dict({**config, "downsample_ratio": 0.3})
     with pytest.raises(ConfigError, match="patch_size"):
         hf.from_dict({**config, "vision_config": {**vision, "patch_size": [14, 16]}})
+    with pytest.raises(ConfigError, match="downsample_ratio"):
+        hf.from_dict({**config, "downsample_ratio": [0.5]})
+
+
+@pytest.mark.parametrize("text", [None, {}, {"model_type": "internvl_chat"}])
+def test_internvl_without_a_language_model_is_refused(text):
+    with pytest.raises(ConfigError, match=r"lacks|text_config"):
+        hf.from_dict({"model_type": "internvl_chat", "llm_config": text})
+
+
+def test_the_language_model_of_internvl_says_whether_matrices_are_tied():
+    text = {**LLAMA, "model_type": "llama"}
+    config = {"model_type": "internvl_chat", "llm_config": None, "text_config": text, "tie_word_embeddings": True}
+    assert not hf.from_dict(config).tied
+    assert hf.from_dict({**config, "text_config": {**text, "tie_word_embeddings": True}}).tied

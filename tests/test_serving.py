@@ -118,6 +118,8 @@ def test_engines_without_latent_kernels_cache_the_keys_and_values_of_each_head(e
     assert summed(DEEPSEEK, decode, "decode attention")[1] == 4 * 1000 * (512 + 64) * 2 * 61
     for model, tokens in ((held, 100), (DEEPSEEK, 1000)):  # cached latents are expanded once more
         assert summed(model, again, "kv_b")[0] == 2 * tokens * 512 * 128 * (128 + 128) * 61
+        latents = (100 + tokens) * (512 + 64)
+        assert summed(model, again, "prefill attention")[1] == (latents + 1100 * 128 * widths) * 2 * 61
     assert held_by(DEEPSEEK, VLLM) == DEEPSEEK
 
 

@@ -10,7 +10,7 @@ from roofplan import hf, observe
 from roofplan.errors import InputError, RoofplanError, UnsupportedFeature
 from roofplan.evidence.startup import _engine, explained, longest_that_fits
 from roofplan.inputs import MemoryInputs
-from roofplan.measure.startup import ENGINES, _table, startup_of
+from roofplan.measure.startup import ENGINES, Startup, _said, _table, startup_of
 from roofplan.serving.blocks import cache_blocks, charged
 
 LOGS = Path(__file__).parent / "startup"
@@ -287,15 +287,34 @@ def test_the_longest_request_that_blocks_hold_is_the_last_that_they_hold(name, g
     assert longest == blocks.longest or need(longest + 1) > blocks.count
 
 
+VLLM_SAYS = "INFO Available KV cache memory: 10.00 GiB\nINFO GPU KV cache size: 163,840 tokens\n"
+
+
 @pytest.mark.parametrize(
-    ("line", "engine"),
+    ("line", "version", "engine"),
     [
-        ("INFO Initializing an LLM engine (v0.6.3.post1) with config: model='a'", "vllm-0.6"),
-        ("INFO vLLM API server version 0.10.2", "vllm-0.8"),
-        ("INFO vLLM API server version 99.1.0", "vllm-0.33"),
-        ("INFO GPU KV cache size: 163,840 tokens", "vllm-0.33"),
+        ("INFO Initializing an LLM engine (v0.6.3.post1) with config: model='a'", "0.6.3", "vllm-0.6"),
+        ("INFO vLLM API server version 0.10.2", "0.10.2", "vllm-0.8"),
+        ("INFO vLLM API server version 99.1.0", "99.1.0", "vllm-0.33"),
+        ("INFO GPU KV cache size: 163,840 tokens", None, "vllm-0.33"),
     ],
 )
-def test_a_log_is_read_beside_the_version_that_wrote_it(line, engine):
-    text = f"{line}\nINFO Available KV cache memory: 10.00 GiB\nINFO GPU KV cache size: 163,840 tokens\n"
-    assert _engine(startup_of(text)).id == engine
+def test_a_log_is_read_beside_the_version_that_wrote_it(line, version, engine):
+    started = startup_of(f"{line}\n{VLLM_SAYS}")
+    assert started.word("version") == version
+    assert _engine(started).id == engine
+
+
+@pytest.mark.parametrize(
+    ("engine", "line", "profile"),
+    [
+        ("llama.cpp", "main: build = 2899 (abc1234)", "llama.cpp-b2899"),
+        ("llama.cpp", "build: 6000 (abc1234) with cc", "llama.cpp-b4100"),
+        ("llama.cpp", "build: 1 (abc1234) with cc", "llama.cpp-b11200"),
+        ("llama.cpp", "build_info: b11300-abc1234", "llama.cpp-b11200"),
+        ("tensorrt-llm", "[TensorRT-LLM] TensorRT-LLM version: 0.17.0", "tensorrt-llm-0.17"),
+    ],
+)
+def test_other_engines_print_versions_too(engine, line, profile):
+    """A shallow clone of llama.cpp counts one build."""
+    assert _engine(Startup(engine, _said(engine, [line]))).id == profile

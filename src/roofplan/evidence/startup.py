@@ -158,7 +158,7 @@ def _model(started: Startup, asked: MemoryInputs) -> Model:
 
 
 def _engine(started: Startup) -> Engine:
-    """Return the engine of the catalogue that wrote a log: the nearest at or below the version that it prints, else the newest."""
+    """Return the engine of the catalogue that wrote a log: the profile of the version that it prints, else the newest."""
     stated = started.word("version")
     identity = engine_version(started.engine, stated) if stated else None
     return catalogue.engine(identity or catalogue.find("engines", started.engine, "LOG"))

@@ -199,8 +199,9 @@ def _with_parts(values: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _renamed(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Return InternVL's own configuration with its parts named as in transformers."""
-    return {**values, "text_config": values.get("llm_config", values.get("text_config"))}
+    """Return InternVL's own configuration with its parts named as in transformers; its language model says whether matrices are tied."""
+    kept = {name: value for name, value in values.items() if name != "tie_word_embeddings"}
+    return {**kept, "text_config": values.get("llm_config") or values.get("text_config")}
 
 
 RESHAPED: dict[str, Callable[[Mapping[str, object]], Mapping[str, object]]] = {
@@ -213,7 +214,7 @@ RESHAPED: dict[str, Callable[[Mapping[str, object]], Mapping[str, object]]] = {
 
 def _internvl(f: Fields, hidden: int) -> tuple[Stack, ...]:
     ratio = f.raw("downsample_ratio", default=0.5)
-    if ratio not in {0.5, 1}:
+    if not isinstance(ratio, int | float) or ratio not in {0.5, 1}:
         message = f"config.json: downsample_ratio {ratio!r} is not described; 0.5 and 1 are"
         raise ConfigError(message, argument="downsample_ratio", value=str(ratio))
     return towers.intern_vision(f.sub("vision_config"), hidden, round(1 / ratio))
@@ -475,12 +476,20 @@ def _text_family(family: str, text: Fields) -> str:
     inner = text.text("model_type")
     if inner in {"", family}:
         inner = WRAPPERS[family][0]
+    if not inner:
+        raise ConfigError(
+            f"config.json: the language model of {family} lacks model_type; add it, roofplan does not guess families",
+            argument="model_type",
+        )
     if inner not in DECODERS:
+        near = nearest(inner, DECODERS)
+        hint = f" Nearest: {', '.join(near)}." if near else ""
         raise UnknownFamily(
-            f"config.json: the language model of {family} is of model_type {inner!r}, which is not described",
+            f"config.json: the language model of {family} is of model_type {inner!r}, which is not described.{hint} "
+            "List: roofplan models --families",
             argument="model_type",
             value=inner,
-            nearest=nearest(inner, DECODERS),
+            nearest=near,
         )
     return inner
 

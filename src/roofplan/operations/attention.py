@@ -217,7 +217,10 @@ def _latent_prefill(mixer: LatentAttention, step: Step, heads: Number) -> Operat
     work = attention.work(step.requests * kept, heads, mixer.key_dim, mixer.value_dim)
     work = work + step.requests * indexing
     seen = step.new + step.requests * step.past
-    traffic = (step.new + seen) * (mixer.latent + mixer.rope_dim + heads * width) * ACTIVATION_BYTES
+    latent = mixer.latent + mixer.rope_dim
+    traffic = (step.new + seen) * (latent + heads * width) * ACTIVATION_BYTES
+    if mixer.per_head:  # no latents of cached tokens are kept
+        traffic = traffic - (seen - step.new) * latent * ACTIVATION_BYTES
     return Operation(
         "prefill attention",
         "prefill_attention",

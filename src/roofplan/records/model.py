@@ -445,7 +445,7 @@ class Model:
 
     @property
     def latent(self) -> bool:
-        """Whether any layer keeps a latent cache, which tensor parallelism cannot split."""
+        """Whether any layer, as the model is held, keeps a latent cache, which tensor parallelism cannot split."""
         return any(isinstance(m, LatentAttention) and not m.per_head for m in self._attentions())
 
     def _attentions(self) -> Iterator[Attention | LatentAttention]:

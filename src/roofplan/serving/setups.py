@@ -56,7 +56,7 @@ class Setup:
     precision, kv_precision : number formats of weights and cache, by name.
     cost : of the machine per hour, None without a price.
     fit : fitted constants.
-    counted : footprints so far, shared by the setups of a model.
+    counted : footprints so far, shared by the setups of a model, by how it is held.
     """
 
     asked: Request
@@ -95,7 +95,8 @@ class Setup:
 
     def book(self, strategy: Strategy, seats: int) -> Ledger:
         """Return the memory of a strategy whose engine holds at least `seats` running sequences, over all groups."""
-        key = (self.model.dtype, self.model.quantization, self.kv_bytes, *strategy.as_dict().values())
+        model = self.model
+        key = (model.dtype, model.quantization, model.latent, self.kv_bytes, *strategy.as_dict().values())
         if key not in self.counted:
             drafts = self.asked.workload.drafted > 0
             self.counted[key] = footprints(self.model, strategy, self.kv_bytes, draft=drafts)
