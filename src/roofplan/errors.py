@@ -18,10 +18,32 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 Remedy = dict[str, Any]
 """What would satisfy a constraint: the argument, its present value, the value needed, and the result with it."""
+
+
+def unwrap(value: T | None) -> T:
+    """Return a value that the code before has made sure of.
+
+    Parameters
+    ----------
+    value : the value.
+
+    Returns
+    -------
+    The same value.
+
+    Raises
+    ------
+    AssertionError : it is missing, which is a fault of the program.
+    """
+    if value is None:
+        raise AssertionError("a value is missing where one must be")
+    return value
 
 
 class RoofplanError(Exception):

@@ -12,7 +12,7 @@ from typing import Literal
 
 from roofplan import catalogue, hf
 from roofplan.catalogue.codec import Table
-from roofplan.errors import InputError, RoofplanError, choice, nearest
+from roofplan.errors import InputError, RoofplanError, choice, nearest, unwrap
 from roofplan.inputs import BenchmarksInputs, ServeInputs
 from roofplan.money.machine import hourly
 from roofplan.records.calibration import Fit
@@ -406,7 +406,7 @@ def beside(one: Result, fit: Fit) -> Result:
     precision = catalogue.mlperf()["formats"][one.weights]
     software = next(name for name in ("vllm", "tensorrt") if name in one.software.lower())
     engine = catalogue.mlperf()["engines"][one.round][software]
-    output = round(float(f"{one.output or 0.0:.2g}"))  # rows that differ by a percent share a plan
+    output = round(float(f"{unwrap(one.output):.2g}"))  # rows that differ by a percent share a plan
     alone = _planned(task["model"], f"{one.device}:1", precision, engine, max(task["input"]), output, fit)
     count = 1 if isinstance(alone, Plan) and alone.memory.weights <= HALF * alone.memory.capacity else one.per_node
     ends: list[Plan] = []

@@ -9,7 +9,7 @@ from math import inf
 
 import numpy as np
 
-from roofplan.errors import InputError
+from roofplan.errors import InputError, unwrap
 from roofplan.evidence.inference import FIXED
 from roofplan.inputs import MeasureInputs, SimulateInputs
 from roofplan.load.requests import Lengths
@@ -105,7 +105,7 @@ class Beside:
         if self.felt is None:
             return ""
         found, plan = self.felt.simulation.figures, self.felt.plan
-        waits, first = found["waiting"].summary.mean or 0.0, found["ttft"].summary.mean or inf
+        waits, first = unwrap(found["waiting"].summary.mean), found["ttft"].summary.mean or inf
         if name == "ttft" and waits > 0.5 * first:
             front = float(plan.rates.front + plan.rates.delay)
             return "the server's front end" if front > 0.5 * waits else "waiting for a seat"

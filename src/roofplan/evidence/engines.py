@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from roofplan import catalogue
-from roofplan.errors import nearest
+from roofplan.errors import nearest, unwrap
 from roofplan.evidence.models import device_of, is_path
 from roofplan.evidence.rows import Assumed, Row, Skipped, number
 from roofplan.records.engine import Engine
@@ -101,7 +101,7 @@ def engine_version(name: str, version: str, when: str = "", vendor: str = "") ->
         else [e for e in ranked if e.released[:4] <= when[:4]]
     )
     if not wanted and MONTH.match(when):
-        return min(ranked, key=lambda e: abs((catalogue.months(e.released) or 0) - (catalogue.months(when) or 0))).id
+        return min(ranked, key=lambda e: abs(unwrap(catalogue.months(e.released)) - unwrap(catalogue.months(when)))).id
     if not below and not wanted and when:
         return ranked[0].id
     return (below[-1] if below else ranked[0 if wanted else -1]).id

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from roofplan import catalogue, hf
-from roofplan.errors import RoofplanError
+from roofplan.errors import RoofplanError, unwrap
 from roofplan.evidence.inference import InferenceCase, inference_case
 from roofplan.evidence.rows import Row, Skipped, against, number
 from roofplan.evidence.served import NAMING, model_id
@@ -192,7 +192,7 @@ def _text(row: Row, case: InferenceCase | None, predicted: Metric | None) -> str
     """Return a run in one line: system, load, lengths, the statistic and its value, and what is predicted for it."""
     version = f" {row['engine_version']}" if row.get("engine_version") else ""
     words = [
-        f"{number(row, 'count') or 1.0:g} x {row['accel_norm']}",
+        f"{unwrap(number(row, 'count')):g} x {row['accel_norm']}",
         f"{row['engine_name']}{version}",
         row["weight_precision"],
     ]
@@ -206,4 +206,4 @@ def _text(row: Row, case: InferenceCase | None, predicted: Metric | None) -> str
         kind = f"{which} {STATISTICS[case.statistic.kind]}"
     ours = f"; for that run we say {_bracket(predicted)}" if predicted else "; not predicted"
     rate = f", {output:,.0f} tok/s" if output else ""
-    return f"{', '.join(words)}: {kind} {number(row, 'tpot_ms') or 0.0:.1f} ms{rate}{ours} ({row['source_key']} {row['year']})"
+    return f"{', '.join(words)}: {kind} {unwrap(number(row, 'tpot_ms')):.1f} ms{rate}{ours} ({row['source_key']} {row['year']})"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine as machine_of
-from roofplan.errors import InputError, RoofplanError, UnsupportedFeature
+from roofplan.errors import InputError, RoofplanError, UnsupportedFeature, unwrap
 from roofplan.evidence.engines import engine_version
 from roofplan.hf.find import read_model
 from roofplan.inputs import MemoryInputs
@@ -289,7 +289,7 @@ def _in_blocks(started: Startup, blocks: CacheBlocks) -> Iterator[Line]:
         fitting = next((way for way in ways if way[1] <= printed <= way[2]), ways[-1])
         yield _exact(started, "tokens", *fitting, "token")
     if "concurrency" in started.said:
-        times = started.number("concurrency") or 0.0
+        times = unwrap(started.number("concurrency"))
         off = started.said["concurrency"].rounding
         over = [one.tokens_in_blocks / one.longest for one in (blocks, low, high)]
         every = [

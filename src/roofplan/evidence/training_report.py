@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.errors import RoofplanError
+from roofplan.errors import RoofplanError, unwrap
 from roofplan.evidence.predictions import validate_training
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.scoring import LEAST_SWEEP, rank_correlation
@@ -109,8 +109,8 @@ def sweeps(runs: Sequence[Scored]) -> dict[tuple[str, str, str], tuple[int, floa
     found = {}
     for key, members in groups.items():
         if len(members) >= LEAST_SWEEP:
-            measured = [one.case.rate or 0.0 for one in members]
-            predicted = [rate / (one.time or 1.0) for rate, one in zip(measured, members, strict=True)]
+            measured = [unwrap(one.case.rate) for one in members]
+            predicted = [rate / unwrap(one.time) for rate, one in zip(measured, members, strict=True)]
             found[key] = (len(members), rank_correlation(measured, predicted))
     return found
 
@@ -198,7 +198,7 @@ def page(fit: Fit) -> str:
         alone = bubble_alone(runs, model, devices, sequence)
         lines.append(f"| {model} | {devices} | {count} | {correlation:.2f} | {alone:.2f} |")
     lines += _targets(runs, by, pooled, (seen, right))
-    worst = sorted((one for one in runs if one.time is not None), key=lambda one: -abs((one.time or 1.0) - 1.0))[:10]
+    worst = sorted((one for one in runs if one.time is not None), key=lambda one: -abs(unwrap(one.time) - 1.0))[:10]
     lines += [
         "",
         "## The ten worst",
@@ -277,11 +277,11 @@ def _targets(
 
 def _inside_interval(one: Scored) -> bool:
     """Return whether a measured step time lies inside its predicted interval."""
-    return 1.0 / one.factor <= (one.time or 1.0) <= one.factor
+    return 1.0 / one.factor <= unwrap(one.time) <= one.factor
 
 
 def _worst_row(one: Scored) -> str:
-    row, measured = one.case.row, one.case.step_time or 1.0
+    row, measured = one.case.row, unwrap(one.case.step_time)
     whole = float(one.step.time)
     parts = sorted(one.step.parts.items(), key=lambda item: -float(item[1]))[:2]
     said = ", ".join(f"{name} {float(seconds) / whole:.0%}" for name, seconds in parts)
@@ -305,4 +305,4 @@ def bubble_alone(runs: Sequence[Scored], model: str, devices: str, sequence: str
     for one in chosen:
         micro = float(one.step.micro_batches)
         busy.append(micro / (micro + one.case.layout.pp - 1.0))
-    return rank_correlation([one.case.rate or 0.0 for one in chosen], busy)
+    return rank_correlation([unwrap(one.case.rate) for one in chosen], busy)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from roofplan.errors import InputError, choice
+from roofplan.errors import InputError, choice, unwrap
 from roofplan.inputs import Arriving
 from roofplan.load.requests import Lengths, Requests, burstiness_of, lengths_of, renewal
 from roofplan.load.statistics import Objective, objectives_of
@@ -103,9 +103,9 @@ class Asked:
             trace = "trace" if wanted is None else f"trace at {units.significant(wanted)} req/s"
             return f"{trace}, {self.trace.failed:,} without an answer left out" if self.trace.failed else trace
         if np.isinf(self.burstiness):
-            return f"constant {units.significant(wanted or 0.0)} req/s"
+            return f"constant {units.significant(unwrap(wanted))} req/s"
         kind = "Poisson" if self.burstiness == 1.0 else f"gamma of shape {self.burstiness:g},"
-        return f"{kind} {units.significant(wanted or 0.0)} req/s"
+        return f"{kind} {units.significant(unwrap(wanted))} req/s"
 
 
 def asked_of(given: Arriving, requests: int, find: str | None = None) -> Asked:

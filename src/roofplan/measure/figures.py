@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from roofplan.errors import unwrap
 from roofplan.load.statistics import QUANTILES, Objective, Summary, quantile_ends, summary
 from roofplan.measure.endpoint import Run
 from roofplan.measure.imports import Imported, Rate
@@ -204,7 +205,7 @@ def _per_event(good: Sequence[Sample]) -> float:
     """Return the tokens that an event holds, 1 where the server counts none [1]."""
     counted = [one for one in good if one.tokens is not None and not one.whole]
     events = sum(one.events for one in counted)
-    return sum(one.tokens or 0 for one in counted) / events if events else 1.0
+    return sum(unwrap(one.tokens) for one in counted) / events if events else 1.0
 
 
 def _error(good: Sequence[Sample]) -> tuple[float, float] | None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from platformdirs import user_data_path
 
-from roofplan.errors import InputError
+from roofplan.errors import InputError, unwrap
 from roofplan.measure.sample import Sample
 
 VARIABLE = "ROOFPLAN_LEDGER"
@@ -176,7 +176,7 @@ class Ledger:
             found = self.file.execute(
                 "INSERT INTO run (kind, started, status, beat, planned, about) VALUES (?, ?, ?, ?, ?, ?)", columns
             )
-            return int(found.lastrowid or 0)
+            return unwrap(found.lastrowid)
 
     def add(self, run: int, sample: Sample) -> None:
         """Write a sample that ended; where there is no room, it waits in memory for the next one."""

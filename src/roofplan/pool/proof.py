@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from roofplan import catalogue
-from roofplan.errors import InputError
+from roofplan.errors import InputError, unwrap
 from roofplan.inputs import PoolProveInputs
 from roofplan.laws.pool import FRAME, PAYLOAD, shaped_time
 from roofplan.measure.namespaces import BURST, Switched, why_not
@@ -274,7 +274,7 @@ def compared(
         sent=counted(weights * frames, seen.sent),
         load=None
         if load is None
-        else counted(load, seen.load, (started.low or 0.0, started.value, started.high or 0.0)),
+        else counted(load, seen.load, (unwrap(started.low), started.value, unwrap(started.high))),
         wire=token / whole.predicted,
     )
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from roofplan.errors import unwrap
 from roofplan.pool.costs import head_bytes
 from roofplan.pool.layout import Layout, Problem, Stage, in_order
 from roofplan.pool.request import PoolRequest
@@ -113,7 +114,7 @@ def parallax(request: PoolRequest, problem: Problem, client: int) -> Layout | st
         if holder is not None:
             caps[holder] = max(0.0, math.floor((problem.room[chosen[holder]] - head) / layer))
         if caps.sum() >= problem.layers:
-            share = np.array([request.members[m].device.bandwidth or 0.0 for m in chosen])
+            share = np.array([unwrap(request.members[m].device.bandwidth) for m in chosen])
             return in_order(
                 list(zip(chosen, _filled(problem.layers, share, caps), strict=True)), client, _output(problem)
             )

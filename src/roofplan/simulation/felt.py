@@ -30,6 +30,7 @@ class Felt:
     asked : the load as it was asked for.
     result : serving plans, of which the first is simulated.
     simulation : of the load; where a rate is sought, of that rate.
+    rate : at which requests came, None where clients, a burst or a trace's own times say when [1/s].
     found : highest rate that keeps the limits, None where there are no limits or no rate.
     power : at this load, None where the device's is not known [W].
     cost : of the machine over output tokens at this load, None without a price [USD/Mtoken].
@@ -39,15 +40,11 @@ class Felt:
     asked: Asked
     result: Result
     simulation: Simulation
+    rate: float | None
     found: Found | None
     power: Metric | None
     cost: Metric | None
     helps: list[Help]
-
-    @property
-    def rate(self) -> float | None:
-        """Rate that was simulated where one was sought, None for the one that was asked for [1/s]."""
-        return self.found.rate if self.asked.find and self.found is not None and self.found.rate > 0.0 else None
 
     @property
     def kept(self) -> bool:
@@ -119,6 +116,7 @@ def felt_of(asked: Asked, result: Result, route: str = LEAST) -> Felt:
         asked=asked,
         result=result,
         simulation=seen,
+        rate=rate,
         found=found,
         power=watts,
         cost=_cost(plan, seen),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from roofplan.errors import InputError
+from roofplan.errors import InputError, unwrap
 from roofplan.load.asked import Asked
 from roofplan.records import units
 from roofplan.serving.advice import changes, smaller, standing
@@ -127,7 +127,7 @@ def _felt(plan: Plan, place: int, asked: Asked) -> UnderLoad:
     deployment = replace(deployment_of(plan), launched=plan.seats)
     seen = simulate(deployment, load_on(asked, deployment), speed_of(plan), doubtful=False)
     limits = tuple((one.objective.name, one.time, one.objective.limit) for one in seen.limits)
-    return UnderLoad(place, seen.good or 0.0, limits, seen.growth)
+    return UnderLoad(place, unwrap(seen.good), limits, seen.growth)
 
 
 def _worst(plan: Plan) -> str:

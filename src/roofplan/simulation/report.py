@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from roofplan.errors import InputError
+from roofplan.errors import InputError, unwrap
 from roofplan.load.asked import Asked
 from roofplan.load.requests import Requests, cached_tokens
 from roofplan.load.statistics import FIGURES, Objective, Summary, quantile_ends, summary
@@ -298,7 +298,7 @@ def figure_of(one: Summary, speeds: tuple[float, float], sure: Sure) -> Figure:
     It joins both causes of error, which are independent, on a logarithmic scale, and is nowhere narrower than what
     published runs under load told of the figure.
     """
-    mean, grade = one.mean or 0.0, sure.grade
+    mean, grade = unwrap(one.mean), sure.grade
     sampling = (max(0.0, mean - one.error), mean + one.error)
     low, high = joined(mean, sampling, speeds, sure.half)
     return Figure(summary=one, metric=Metric(mean, low, high, "s", grade), sampling=sampling, speeds=speeds)

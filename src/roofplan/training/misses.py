@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import resized
-from roofplan.errors import InputError, NoPlan, Remedy
+from roofplan.errors import InputError, NoPlan, Remedy, unwrap
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Adapter
@@ -220,7 +220,7 @@ def _dear(asked: TrainingRequest, plans: Sequence[TrainingPlan], ways: list[Reme
 
 def _late(asked: TrainingRequest, nearest: TrainingPlan, ways: list[Remedy], fit: Fit) -> NoPlan:
     """Return the refusal if every plan misses the deadline, with the nearest plan and the lower bound on run time."""
-    days, limit = _days(nearest) / DAY, (asked.deadline or 0.0) / DAY
+    days, limit = _days(nearest) / DAY, unwrap(asked.deadline) / DAY
     least = least_time(asked, nearest) / DAY
     text = f"no plan: deadline. the fastest, {nearest.label} on {nearest.machine.text or nearest.machine.device.id}, takes {days:.1f} days"
     if least > limit and nearest.run is not None:

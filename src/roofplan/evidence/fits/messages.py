@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from roofplan import catalogue
+from roofplan.errors import unwrap
 from roofplan.evidence.fits.fitting import Row, entry, merged, nearest, spread
 from roofplan.laws import collectives
 from roofplan.records.calibration import Constant
@@ -42,7 +43,7 @@ class Timed:
     @property
     def rate(self) -> float:
         """One-way link rate of a device by its data sheet [B/s]."""
-        return self.device.value("link_bandwidth") or 1.0
+        return unwrap(self.device.value("link_bandwidth"))
 
     @property
     def adds(self) -> bool:

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from roofplan import catalogue
+from roofplan.errors import unwrap
 from roofplan.evidence.fits.hierarchy import LEAST_NOISE
 from roofplan.evidence.fits.intervals import (
     AXES,
@@ -378,7 +379,7 @@ def _line(job: Job, rows: Sequence[Outcome]) -> str:
 def _in_sample(rows: Sequence[Outcome]) -> float:
     """Return the mean of publishers' median errors by the shipped constants [1]."""
     by = outcomes_by_source([one for one in rows if one.shipped is not None])
-    errors = [[abs((one.shipped or 0.0) / one.measured - 1.0) for one in mine] for mine in by.values()]
+    errors = [[abs(unwrap(one.shipped) / one.measured - 1.0) for one in mine] for mine in by.values()]
     return float(np.mean([np.median(found) for found in errors]))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine as machine_of
+from roofplan.errors import unwrap
 from roofplan.evidence.fits.fitting import Excluded, entry, spread
 from roofplan.evidence.fits.hierarchy import Block, Effect, Fitted, Numbers, Prior, fit
 from roofplan.evidence.rows import Skipped
@@ -26,7 +27,6 @@ from roofplan.records.calibration import RELATIVE, Constant, Fit
 from roofplan.records.engine import EAGER as FROM_PYTHON
 from roofplan.records.hardware import Machine
 from roofplan.records.training import Framework
-from roofplan.timing.network import UNUSED
 from roofplan.timing.rates import rates
 from roofplan.training.ability import TIMES, UNTUNED, Ability, ability, applied
 from roofplan.training.ledger import fullest, ledgers
@@ -196,7 +196,7 @@ def with_values(case: TrainingCase, p: Numbers, constants: Fit) -> Ability:
     a = bare(case.machine, case.framework, constants)
     r = a.rates
     if a.machine.network is not None and "network" in p:
-        outside = (a.machine.network_per_device or UNUSED) * np.minimum(p["network"], 1.0)
+        outside = unwrap(a.machine.network_per_device) * np.minimum(p["network"], 1.0)
         r = replace(r, network=replace(r.network, outside=outside, shared=np.minimum(p["shared"], 1.0)))
     times: dict[str, Any] = {name: p[name] for name in TIMES}
     return applied(replace(a, rates=r, **times), p)
@@ -264,7 +264,7 @@ def _numbers_of(factors: Numbers) -> Numbers:
 def _errors(runs: Sequence[TrainingCase], constants: Fit, factors: Numbers) -> np.ndarray:
     p = _numbers_of(factors)
     shape = np.broadcast_shapes(*map(np.shape, p.values()))
-    return np.log([np.broadcast_to(predicted(case, p, constants) / (case.step_time or 1.0), shape) for case in runs])
+    return np.log([np.broadcast_to(predicted(case, p, constants) / unwrap(case.step_time), shape) for case in runs])
 
 
 def fit_families(constants: Fit, start: Fitted | None = None, held: Collection[str] = ()) -> Steps:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
+from roofplan.errors import unwrap
 from roofplan.evidence.beside import Beside, Compared, warnings_of
 from roofplan.inputs import CompareInputs, ImportInputs, MeasureInputs, RunsInputs, StabilityInputs
 from roofplan.measure.figures import FORMULAS
@@ -210,7 +211,7 @@ def measured_member(one: Compared) -> Json:
     of = one.measured.summary
     limits = {name: list(ends) for name, ends in one.measured.limits.items()}
     told = {"mean": of.mean, **of.quantiles, "count": of.count, "limits": limits, "few": sorted(one.measured.few)}
-    mean = {"low": (of.mean or 0.0) - of.error, "high": (of.mean or 0.0) + of.error} if one.measured.limits else {}
+    mean = {"low": unwrap(of.mean) - of.error, "high": unwrap(of.mean) + of.error} if one.measured.limits else {}
     return {**told, **mean, "unit": "s", "formula": one.measured.formula}
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from roofplan.errors import unwrap
 from roofplan.present.charts.money import waterfall
 from roofplan.present.charts.spec import HEIGHT, INK, WEAK, WIDTH, Data, Spec, spec
 from roofplan.records.hardware import Accelerator
@@ -200,7 +201,7 @@ def kernels(tree: Term, phase: str) -> list[Spec]:
 def roofline(title: str, rows: Data, device: Accelerator, number_format: str) -> Spec:
     """Return kernels under the roofline of a device, as large as the time that they take."""
     peak = device.peak.get(number_format) or device.peak.get("bf16") or next(iter(device.peak.values()))
-    width = float(device.bandwidth or 1.0)
+    width = float(unwrap(device.bandwidth))
     ridge = peak.value / width
     low = min([ridge / 2.0, *(row["intensity"] for row in rows)]) / 2.0
     high = max((row["intensity"] for row in rows), default=1.0) * 2.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from roofplan.errors import unwrap
 from roofplan.evidence.benchmarks import CITATION, Benchmarks, Board, Result
 from roofplan.present.screens.page import LETTER, Page, wrapped
 from roofplan.records import units
@@ -72,7 +73,7 @@ def _row(one: Result, board: Board) -> str:
     text = f"  {named:22}{one.round:6}{one.weights[:7]:8}{units.significant(value):>10}{places[0]:>5}{dollar:>9}{places[1]:>5}{watt:>7}"
     if one.predicted is None:
         return text
-    p, n = one.predicted, one.accelerators or 1
+    p, n = one.predicted, unwrap(one.accelerators)
     inside = "inside" if one.inside else "OUTSIDE"
     ends = f"[{units.significant(p.low / n, 2)}, {units.significant(p.high / n, 2)}]"
     layout = "" if p.unambiguous else ", layout ours"

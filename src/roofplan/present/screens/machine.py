@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roofplan.errors import unwrap
 from roofplan.measure.machine.chip import Verdict
 from roofplan.measure.machine.probe import Figure
 from roofplan.observe import Attained
@@ -105,7 +106,7 @@ def _memory(found: Attained, page: Page) -> None:
 def _sustained(found: Attained) -> str:
     probe = found.probe
     rates = [one["rate"] for one in probe.sustained]
-    lost = f"{probe.drop:.0%} slower at its end" if (probe.drop or 0.0) > 0.0 else "no slower at its end"
+    lost = f"{probe.drop:.0%} slower at its end" if unwrap(probe.drop) > 0.0 else "no slower at its end"
     hot = probe.sustained[-1].get("temperature") or ""
     more = f", {hot} C" if hot else ""
     return f"  {'sustained':10s}{units.show(max(rates), 'FLOP/s')} at best over {len(rates)} s, {lost}{more}"

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from roofplan import catalogue
+from roofplan.errors import unwrap
 from roofplan.pool.checks import HONEST, LEAST, Cheaters, Checked, closed_form, honest_auditors
 from roofplan.pool.plan import LeftOut, PoolPlan, StageView
 from roofplan.pool.proof import Compared, Proof, Proven
@@ -180,7 +181,7 @@ def _layers(count: int) -> str:
 
 def _beside(plan: PoolPlan) -> list[str]:
     rates = {name: one for name, one in plan.baselines.items() if one.rate is not None}
-    text = ", ".join(f"{name} {units.significant(one.rate or 0.0)}" for name, one in rates.items())
+    text = ", ".join(f"{name} {units.significant(unwrap(one.rate))}" for name, one in rates.items())
     whys = [f"{name}: {one.why}" for name, one in plan.baselines.items() if one.rate is None]
     known = "; ".join([*([f"{text} tok/s of one user"] if text else []), *whys])
     lines = said("published rules", known) if known else []

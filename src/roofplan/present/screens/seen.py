@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from roofplan.errors import unwrap
 from roofplan.evidence.beside import Beside, Compared, warnings_of
 from roofplan.load.statistics import QUANTILES
 from roofplan.measure.ledger import Kept
@@ -62,7 +63,7 @@ def _row(one: Compared) -> str:
     """Return a figure in a line."""
     title, unit, scale = NAMES[one.name]
     of = one.measured
-    cells = [units.significant((of.summary.mean or 0.0) * scale)]
+    cells = [units.significant(unwrap(of.summary.mean) * scale)]
     told = {k: f"{units.significant(v * scale)}{'*' if k in of.few else ''}" for k, v in of.summary.quantiles.items()}
     cells += [told.get(name, "-") for name in QUANTILES]
     text = f"  {title + ' ' + unit:7s}" + "".join(cell.rjust(COLUMN) for cell in cells)
@@ -149,7 +150,7 @@ def stability_screen(probed: Probed, page: Page) -> None:
         low, high = (units.significant(100.0 * end, 2) for end in found.over_ends)
         share = units.significant(100.0 * found.over)
         parts.append(f"first token over {units.show(found.threshold, 's')} in {share}% [{low}, {high}] of them")
-        most = f"most {units.show(found.greatest or 0.0, 's')} at {_moment(found.greatest_at or 0.0)}"
+        most = f"most {units.show(unwrap(found.greatest), 's')} at {_moment(unwrap(found.greatest_at))}"
         parts.append(f"median {units.show(found.median, 's')}, p99 {units.show(found.p99, 's')}, {most}")
     for line in wrapped("  " + " · ".join(parts), indent=2):
         page.line(line)

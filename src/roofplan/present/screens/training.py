@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 from roofplan import catalogue
+from roofplan.errors import unwrap
 from roofplan.exports.training import TARGETS, launch_or_reason, target_of
 from roofplan.present.screens.explain import doubts, trees_screen
 from roofplan.present.screens.page import LETTER, Page, counted, folded, interval, wrapped
@@ -202,7 +203,7 @@ def _run(result: TrainingResult, plan: TrainingPlan) -> list[str]:
     name, size = _unit_of(r.elapsed)
     late = result.asked.deadline is not None and m.high * DAY > result.asked.deadline
     passes = (
-        f" · the interval passes the deadline of {units.significant((result.asked.deadline or 0.0) / DAY)} days"
+        f" · the interval passes the deadline of {units.significant(unwrap(result.asked.deadline) / DAY)} days"
         if late
         else ""
     )
