@@ -503,6 +503,28 @@ def gemma4_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     return tower, Stack(name="model.embed_vision", role="projector", layers=(), extra=width * hidden)
 
 
+def gemma4_embedders(f: Fields, hidden: int) -> tuple[Stack, ...]:
+    """Return what stands for towers in unified Gemma 4: patches of images and frames of sound enter by one product each.
+
+    As `Gemma4UnifiedVisionEmbedder` and `Gemma4UnifiedMultimodalEmbedder` of transformers 5.23 count them [parameters].
+    """
+    found = []
+    if f.raw("vision_config", default=None) is not None:
+        vision = f.sub("vision_config")
+        width, axes, channels = vision.int("mm_embed_dim"), 2, 3
+        patch = channels * (vision.int("patch_size") * vision.int("pooling_kernel_size")) ** 2
+        norms = 2 * (
+            patch + width + width
+        )  # of patches, of what they become, and with their positions: weights and biases
+        product, positions = patch * width + width, axes * vision.int("mm_posemb_size") * width
+        inside = norms + product + positions
+        found.append(Stack(name="model.embed_vision", role="projector", layers=(), extra=inside + width * hidden))
+    if f.raw("audio_config", default=None) is not None:
+        frame = f.sub("audio_config").int("audio_embed_dim")
+        found.append(Stack(name="model.embed_audio", role="projector", layers=(), extra=frame * hidden))
+    return tuple(found)
+
+
 def moonvit(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     """Return the MoonViT tower of Kimi K2.5 with its patch-merging projector."""
     width, heads, patch = (
