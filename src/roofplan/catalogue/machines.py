@@ -259,10 +259,10 @@ def box_size(device: Accelerator) -> int:
 
     Returns
     -------
-    Devices per server, 8 where the catalogue has no server and 1 for Apple devices [1].
+    Devices per server, 8 where the catalogue has no server and 1 for Apple devices and laptops [1].
     """
     sizes_known = [s.count for s in catalogue.servers_of(device.id) if s.count <= LARGEST_BOX]
-    if device.device_class == "apple":
+    if device.device_class == "apple" or device.form == "laptop":
         return 1
     return max(sizes_known, default=8)
 
