@@ -189,7 +189,7 @@ class InferenceCase:
 
     def budget(self) -> float:
         """Return the token budget of a step [token]."""
-        return batched_tokens(self.engine, self.machine, self.workload)
+        return batched_tokens(self.engine, self.machine, self.workload, int(self.strategy.attention_dp))
 
     def predict(self, fit: Fit) -> Prediction | None:
         """Return the steady state of the running sequences, None where they are not known."""

@@ -165,7 +165,8 @@ class Engine:
     bench_requests : requests that its makers send with that tool, by input and output length such as ``128/2048`` [1].
     rules : device-dependent numbers, first match wins.
     kernels : kernels that it uses.
-    sequence_limit : whether its limit on running sequences is per attention ``rank`` or per ``server``.
+    sequence_limit, budget_limit : whether its limit on running sequences, and that on the prompt tokens of a step, is per attention
+        ``rank`` or per ``server``, whose ranks share it.
     latent_attention : whether it supports multi-head latent attention.
     latent_cached : whether it caches the latent vectors of multi-head latent attention, else the keys and values of every head.
     beside_experts : format of the other matrices in its files where a checkpoint quantises only experts, empty for unchanged.
@@ -219,6 +220,7 @@ class Engine:
     data_attention: bool = False
     data_attention_degrees: str = "divisors"
     sequence_limit: str = "rank"
+    budget_limit: str = "rank"
     experts_even: bool = False
     expert_groups: Sourced | None = None
     latent_cached: bool = True

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roofplan.errors import unwrap
 from roofplan.records.source import Sourced
 
 DRIVER_KEEPS = 0.43 * 2**30
@@ -125,7 +124,7 @@ class Accelerator:
     @property
     def room(self) -> float:
         """Memory available to a program, 0 where it is not known, so that nothing fits there [B]."""
-        return unwrap(self.memory)
+        return self.memory or 0.0
 
     @property
     def memory_key(self) -> str:

@@ -155,12 +155,14 @@ def _chosen(setup: Setup, kept: list[tuple[Strategy, Ledger]], tally: Tally) -> 
         for name in ("tp", "pp", "dp", "ep", "attention_dp")
     }
     many = Strategy(**degrees)
+    budgets = [book.budget_tokens for _, book in kept]
+    budget = budgets[0] if len(set(budgets)) == 1 else np.array([[one] for one in budgets])
 
     def columns(ladders: list[np.ndarray]) -> tuple[list[int | None], list[int | None], Grid]:
         """Return the best allowed column of each strategy's ladder, the one around which to refine, and the figures of all."""
         width = max(len(u) for u in ladders)
         points = np.stack([np.pad(u, (0, width - len(u)), mode="edge") for u in ladders])
-        grid = setup.grid(many, points, kept[0][1])
+        grid = setup.grid(many, points, budget)
         reached = against_limits(grid.figures, points, asked)
         pace, rate = reached["tpot"], grid.figures["output_tokens_per_second"]
         for found, u in zip(seen, ladders, strict=True):

@@ -266,6 +266,7 @@ class Ledger:
     longest : longest request that fits alone [token].
     max_concurrency : maximum number of users over all groups of the strategy [1].
     by_memory, by_setting : users allowed by memory and by the engine's sequence limit; the smaller one binds [1].
+    budget_tokens : prompt tokens that a rank may compute in a step [token].
     at_start : stated slots for which the engine sets a cache aside when it starts, one where it does so as requests come [1].
     """
 
@@ -326,20 +327,22 @@ def needed(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> floa
     return found
 
 
-def batched_tokens(engine: Engine, machine: Machine, workload: Workload) -> float:
-    """Return the token budget of one engine step; an engine without chunked prefill computes a whole prompt.
+def batched_tokens(engine: Engine, machine: Machine, workload: Workload, groups: int = 1) -> float:
+    """Return the token budget of one engine step on a rank; an engine without chunked prefill computes a whole prompt.
 
     Parameters
     ----------
     engine : engine with its defaults.
     machine : devices, on which some defaults depend.
     workload : lengths of prompts and answers.
+    groups : attention-DP groups, among which some engines divide the budget [1].
 
     Returns
     -------
     Tokens per step [token].
     """
     limit = needed(engine, "max_num_batched_tokens", machine)
+    limit = max(1.0, limit // groups) if engine.budget_limit == "server" else limit
     return limit if engine.chunked_prefill else max(limit, float(workload.context))
 
 
@@ -388,12 +391,14 @@ def _stage_ledger(
     if machine.device.device_class == CPU and not model.tied and not foot.stage:  # its host memory is the device's
         foot = replace(foot, weights=foot.weights + model.embedding * element_bytes(head_format(model)))
     tensor = int(strategy.tp)
-    tokens = batched_tokens(engine, machine, workload)
+    tokens = batched_tokens(engine, machine, workload, int(strategy.attention_dp))
     limits = int(strategy.dp) * (1 if engine.sequence_limit == "server" else int(strategy.attention_dp))
     own = needed(engine, "max_num_seqs", machine, tensor)
     sequences = own if "sequences" in engine.stated else max(own, math.ceil(seats / limits))
     split = Split.of(strategy)
-    step_tokens = min(tokens, default(engine, "micro_batch", machine, tensor) or tokens)
+    step_tokens = min(
+        batched_tokens(engine, machine, workload), default(engine, "micro_batch", machine, tensor) or math.inf
+    )
     activations = float(
         memory.activation_peak_bytes(
             step_tokens,
@@ -408,7 +413,7 @@ def _stage_ledger(
     if tensor > 1 and "communication" in engine.memory:
         runtime += engine.memory["communication"].value
     graphs = engine.memory["graph_memory"].value if engine.graphs_counted and "graph_memory" in engine.memory else 0.0
-    left, pool = _pool(engine, machine, strategy, capacity, foot.weights, activations, runtime, graphs, tokens)
+    left, pool = _pool(engine, machine, strategy, capacity, foot.weights, activations, runtime, graphs)
     # an engine's static reserve contains activations, runtime and graphs
     inside = max(0.0, capacity - foot.weights - max(0.0, pool) - activations - runtime - graphs)
     if left + activations + runtime + graphs > capacity - foot.weights - pool + 1.0:
@@ -463,7 +468,6 @@ def _pool(
     activations: float,
     runtime: float,
     graphs: float,
-    tokens: float,
 ) -> tuple[float, float]:
     """Return the memory that the engine does not use, and the memory for the KV cache [B]."""
     tensor = int(strategy.tp)
@@ -476,13 +480,13 @@ def _pool(
         used = needed(engine, "memory_share", machine, tensor) * free_now
         return free_now - used, used
     if engine.memory_model == "reserve":
-        left = _reserve(engine, machine, strategy, capacity, tokens)
+        left = _reserve(engine, machine, strategy, capacity)
         return left, capacity - left - weights
     budget = capacity * needed(engine, "memory_share", machine, tensor)
     return capacity - budget, budget - weights - activations - runtime - graphs
 
 
-def _reserve(engine: Engine, machine: Machine, strategy: Strategy, capacity: float, tokens: float) -> float:
+def _reserve(engine: Engine, machine: Machine, strategy: Strategy, capacity: float) -> float:
     """Return SGLang's static reserve for activations and graphs, from its own formula or table [B]."""
     base = default(engine, "reserve_base", machine, int(strategy.tp))
     if base is not None:
@@ -492,6 +496,7 @@ def _reserve(engine: Engine, machine: Machine, strategy: Strategy, capacity: flo
         return capacity * (1.0 - needed(engine, "memory_share", machine, int(strategy.tp)))
     r = {name: item.value for name, item in engine.reserve.items()}
     graphs = needed(engine, "graph_capture_maximum_sequences", machine, int(strategy.tp))
+    tokens = needed(engine, "max_num_batched_tokens", machine)  # of the server: it reserves before it divides them
     size = (
         r["base"]
         + r["per_prefill_token"] * max(tokens, r["minimum_prefill_tokens"])

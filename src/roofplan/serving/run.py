@@ -111,7 +111,7 @@ def ladder(plan: Plan, asked: Request) -> list[Plan]:
     most = plan.memory.max_concurrency
     wanted = sorted({1, *(n for n in (8, 64) if n < most), plan.users, *([most] if most > 0 else [])})
     setup = Setup.of(plan, asked)
-    grid = setup.grid(plan.strategy, np.array(wanted, dtype=float), plan.memory)
+    grid = setup.grid(plan.strategy, np.array(wanted, dtype=float), plan.memory.budget_tokens)
     return [setup.plan(plan.strategy, plan.memory, users, grid, (place,)) for place, users in enumerate(wanted)]
 
 

@@ -122,14 +122,14 @@ class Setup:
             books.append(more)
         return [books[0], *(book for book in books[1:] if book.fits)]
 
-    def grid(self, strategy: Strategy, users: np.ndarray, book: Ledger) -> Grid:
+    def grid(self, strategy: Strategy, users: np.ndarray, budget: Number) -> Grid:
         """Return the figures of strategies x users, each in the shape of `users`; unknown ones are absent.
 
         Parameters
         ----------
         strategy : degrees as numbers or arrays.
         users : on the whole machine [1].
-        book : memory of any of the strategies, which all compute as many tokens a step.
+        budget : prompt tokens that a rank may compute in a step [token].
         """
         p = predict(
             self.model,
@@ -139,7 +139,7 @@ class Setup:
             self.rates,
             users,
             kv_bytes=self.kv_bytes,
-            budget=book.budget_tokens,
+            budget=budget,
         )
         load = self.load(p.rate)
         power = wall_power(self.machine, p.busy * load, self.fit)
