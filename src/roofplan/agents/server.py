@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import Field
 from typing import Annotated
@@ -21,12 +20,12 @@ from roofplan.agents.tools import COMPARED, EXPLAINED, QUESTIONS, Handler, Quest
 from roofplan.errors import RoofplanError
 from roofplan.inputs import AgentsInputs
 from roofplan.questions import EVERY, Row
-from roofplan.records.units import parse, parse_count
+from roofplan.records.units import parse
 from roofplan.workers import answers
 from roofplan.workers.guard import Guard
 from roofplan.workers.listening import Place, listen
 from roofplan.workers.names import help_from_afar
-from roofplan.workers.pool import Pool
+from roofplan.workers.pool import Pool, processes
 
 WAITING = 32
 """Most questions that wait [1]."""
@@ -182,8 +181,7 @@ def serve(asked: AgentsInputs, say: Callable[[str], None]) -> None:
     ------
     InputError : an address that cannot be listened on, or a count or time that cannot be read.
     """
-    count = parse_count(asked.workers, "--workers") if asked.workers is not None else max(1, os.cpu_count() or 1)
-    pool = Pool(count, parse(asked.limit, "s", "--limit"), WAITING, "roofplan.workers.answers")
+    pool = Pool(processes(asked.workers), parse(asked.limit, "s", "--limit"), WAITING, "roofplan.workers.answers")
     server = agents(pool, frozenset(asked.allow))
     if not asked.http:
         with contextlib.suppress(KeyboardInterrupt):

@@ -21,7 +21,7 @@ from roofplan.errors import (
 )
 from roofplan.hf.quantization import unquantised
 from roofplan.inputs import TrainInputs
-from roofplan.operations.table import ACTIVATION_BYTES, element_bytes, format_entry
+from roofplan.operations.table import ACTIVATION_BYTES, element_bytes
 from roofplan.records import units
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
@@ -333,7 +333,6 @@ def adapter_of(model: Model, method: str, rank: str | None, base: str | None) ->
         return None
     stored = base or ("bnb-nf4" if method == "qlora" else "bf16")
     try:
-        format_entry(stored)
         element_bytes(stored)
     except KeyError:
         raise InputError(

@@ -158,9 +158,8 @@ def rank_parameters(stage: Stage, kinds: Sequence[Layer], model: Model, layout: 
     table = rows_of_table(model, layout, multiple) * model.hidden
     others = found.others
     if stage.embeds:
-        others = (
-            others + model.embedding / layout.tp - model.vocabulary * model.hidden / layout.tp + table + model.other
-        )
+        padding = table - model.vocabulary * model.hidden / layout.tp
+        others = others + model.embedding / layout.tp + padding + model.other + model.decoder.extra
     if stage.heads and (not model.tied or not stage.embeds):
-        others = others + table + model.decoder.extra
+        others = others + table
     return found._replace(others=others)

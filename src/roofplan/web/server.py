@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -22,7 +21,7 @@ from roofplan.errors import InputError, RoofplanError
 from roofplan.inputs import WebInputs
 from roofplan.questions import Given, Row
 from roofplan.questions.gathered import Told, as_json
-from roofplan.records.units import parse, parse_count
+from roofplan.records.units import parse
 from roofplan.web import html
 from roofplan.web.kept import Kept
 from roofplan.web.pages import PAGES, Page
@@ -30,7 +29,7 @@ from roofplan.workers import answers
 from roofplan.workers.guard import LOOPBACK, Guard, TooLarge
 from roofplan.workers.listening import Place, listen
 from roofplan.workers.names import check_size
-from roofplan.workers.pool import Busy, Job, Pool, Stopped, TooLong
+from roofplan.workers.pool import Busy, Job, Pool, Stopped, TooLong, processes
 
 LARGEST = 1 << 21
 """Most bytes of a question [B]."""
@@ -275,8 +274,7 @@ def serve(asked: WebInputs, say: Callable[[str], None]) -> None:
     ------
     InputError : an address that cannot be listened on, or a count or time that cannot be read.
     """
-    count = parse_count(asked.workers, "--workers") if asked.workers is not None else max(1, os.cpu_count() or 1)
-    pool = Pool(count, parse(asked.limit, "s", "--limit"), WAITING, "roofplan.workers.answers")
+    pool = Pool(processes(asked.workers), parse(asked.limit, "s", "--limit"), WAITING, "roofplan.workers.answers")
     place = Place.of(asked)
     address = place.url if place.token is None else f"{place.url}?token={place.token}"
 

@@ -20,6 +20,7 @@ from multiprocessing.process import BaseProcess
 from roofplan.errors import RoofplanError
 from roofplan.questions import Given
 from roofplan.questions.gathered import Told
+from roofplan.records.units import parse_count
 
 REPORT_INTERVAL = 0.1
 """Least time between two reports of progress [s]."""
@@ -113,6 +114,24 @@ class _Worker:
 
     def __init__(self, process: BaseProcess, pipe: Connection) -> None:
         self.process, self.pipe = process, pipe
+
+
+def processes(stated: str | float | None) -> int:
+    """Return the processes of a pool: those stated, else one for every processor [1].
+
+    Parameters
+    ----------
+    stated : what ``--workers`` says, None where nothing does.
+
+    Returns
+    -------
+    At least one.
+
+    Raises
+    ------
+    InputError : no whole number.
+    """
+    return parse_count(stated, "--workers") if stated is not None else os.cpu_count() or 1
 
 
 class Pool:
