@@ -591,3 +591,178 @@ def test_sequences_are_halved_while_they_are_even_and_long(sequence, tried, monk
     assert misses._shorter(asked, None, None) == []
     assert [int(one["--sequence"]) for one in said] == tried
     assert [one["--batch"] for one in said] == [f"{3 * sequence // one}seq" for one in tried]
+
+
+def test_prompts_that_one_pass_computes_are_left_as_they_are():
+    from roofplan.operations import Step
+    from roofplan.serving.prompts import mean_pass
+
+    step, engine = Step(new=1000.0, requests=1.0), catalogue.engine("vllm-0.33")
+    assert mean_pass(engine, step, 2048.0)[0] is step
+    assert mean_pass(engine, step, 500.0)[0] is not step
+
+
+@pytest.mark.parametrize(("stated", "found", "count"), [(None, 3, 3), (None, None, 1), ("2", 3, 2)])
+def test_a_pool_has_a_process_for_every_processor(stated, found, count, monkeypatch):
+    from roofplan.workers import pool
+
+    monkeypatch.setattr(pool.os, "cpu_count", lambda: found)
+    assert pool.processes(stated) == count
+
+
+def test_memory_that_an_owner_keeps_is_no_room(tmp_path):
+    from roofplan.inputs import PoolPlanInputs
+    from roofplan.pool.costs import rooms
+    from roofplan.pool.request import pool_request
+
+    path = tmp_path / "members.toml"
+    path.write_text('member = [{device="rtx-4090", link="1gbe", memory="12GB"}, {device="rtx-4090", link="1gbe"}]')
+    asked = PoolPlanInputs(model="qwen3-8b", members=str(path))
+    kept, whole = rooms(pool_request(hf.of_catalogue("qwen3-8b"), asked))
+    assert whole - kept == pytest.approx(catalogue.accelerator("rtx-4090").room - 12e9)
+
+
+def test_shares_of_a_probe_are_those_of_its_dense_products():
+    from roofplan.timing.rates import _of_reads
+
+    entries = catalogue.shipped_fit().constants
+    dense = replace(entries[0], value=0.8)
+    assert _of_reads(replace(entries[0], value=0.6), dense).value == pytest.approx(0.75)
+    assert _of_reads(replace(entries[0], value=0.9), dense).value == 1.0
+
+
+@pytest.mark.parametrize(("name", "fused"), [("unsloth", True), ("peft", False)])
+def test_stand_ins_compute_the_loss_as_their_software_does(name, fused):
+    from roofplan.training.request import framework_of
+
+    found = framework_of(name, "lora")
+    assert (found == found.with_fused_loss()) == fused
+
+
+@pytest.mark.parametrize(
+    ("engine", "input_len", "distance"), [("vllm", 2048, 0.5 * math.log(2.0)), ("sglang", 1024, 0.5)]
+)
+def test_runs_of_other_lengths_and_engines_are_further_away(engine, input_len, distance):
+    from roofplan import api
+    from roofplan.evidence.nearest import _distance
+
+    asked = {"on": "h100-sxm:1", "input": 1024, "output": 256, "concurrency": 4, "engine": "vllm-0.33"}
+    plan = api.plan_serving("llama-3.1-8b", **asked).plans[0]
+    row = {
+        "client_concurrency": str(plan.users),
+        "count": "1",
+        "input_len": str(input_len),
+        "output_len": "256",
+        "engine_name": engine,
+        "weight_precision": "bf16",
+    }
+    assert _distance(row, plan) == pytest.approx(distance)
+
+
+@pytest.mark.parametrize(("ep", "found"), [(1, {1, 4}), (2, {1, 2, 4}), (4, {1, 4})])
+def test_expert_ranks_below_the_tensor_ranks_are_tried_where_asked_for(ep, found):
+    from roofplan.serving.space import _variants
+
+    model, engine = hf.of_catalogue("mixtral-8x7b"), catalogue.engine("tensorrt-llm-1.0")
+    tried = [one for one in _variants(4, 1, 1, model, engine, ep) if one.attention_dp == 1]
+    assert {one.ep for one in tried} == found
+
+
+@pytest.mark.parametrize(("user", "said"), [(0, ""), (1, "network namespaces need root")])
+def test_namespaces_are_for_root(user, said, monkeypatch):
+    from roofplan.measure import namespaces
+
+    monkeypatch.setattr(namespaces.os, "geteuid", lambda: user, raising=False)
+    monkeypatch.setattr(namespaces.shutil, "which", lambda name: f"/sbin/{name}")
+    assert namespaces.why_not() == said
+
+
+def test_a_latency_that_nobody_stated_spans_what_is_plausible():
+    from roofplan.pool.members import members
+    from roofplan.pool.parts import latency_ends
+
+    rules = catalogue.pools()
+    guess, margin = rules.assumed["rtt"], rules.margins["given_rtt"].value
+    assumed, stated = members(["rtx-4090@100mbit", "rtx-3090@1gbe:10ms"])
+    assert latency_ends((assumed, assumed)) == pytest.approx((guess.low, guess.high))
+    assert latency_ends((stated, stated)) == pytest.approx((0.010 / margin, 0.010 * margin))
+
+
+def test_micro_batches_of_the_largest_size_are_tried():
+    from importlib import import_module
+
+    from roofplan.training.request import framework_of
+
+    search = import_module("roofplan.training.search")
+    job = SimpleNamespace(sequence=2048, batch=4 * search.LARGEST_MICRO_BATCH, adapter=None)
+    grid = search._grid(hf.of_catalogue("llama-3.2-1b"), job, 1, framework_of("megatron", "full"), {})
+    assert max(grid["micro_batch"]) == search.LARGEST_MICRO_BATCH
+
+
+@pytest.mark.parametrize("model", ["llama-3.2-1b", "gpt2", "mixtral-8x7b", "bert-base"])
+def test_stages_hold_all_parameters_of_a_model(model):
+    from roofplan.records.training import Layout
+    from roofplan.training.stages import rank_parameters, stages
+
+    model = hf.of_catalogue(model)
+    for pp in (1, 2):
+        layout = Layout(pp=pp)
+        kinds = [layer for layer, _ in model.decoder.kinds()]
+        shares = [rank_parameters(one, kinds, model, layout) for one in stages(model, pp)]
+        again = model.embedding if model.tied and pp > 1 else 0
+        assert sum(sum(one) for one in shares) == model.total + again
+
+
+@pytest.mark.parametrize(("regime", "users"), [("static batch", None), ("closed loop", 4.0)])
+def test_prompts_are_told_by_batches_of_known_size(regime, users):
+    from roofplan.evidence.fits.prompts import prompts_of
+
+    case = SimpleNamespace(
+        regime=regime,
+        users=users,
+        measured={"ttft": 1.0},
+        workload=SimpleNamespace(input=1.0, output=100.0),
+        prompts_term=lambda _: "prompts",
+    )
+    assert prompts_of(case, None) is None
+
+
+@pytest.mark.parametrize(("engine", "divided"), [("sglang-0.5.23", True), ("vllm-0.33", False)])
+def test_ranks_of_attention_share_the_budget_of_a_server(engine, divided):
+    from roofplan.serving.ledger import ledger
+
+    model, box, software = hf.of_catalogue("deepseek-r1"), machine("h200-sxm:8")[0], catalogue.engine(engine)
+    load = Workload(input=4500, output=200)
+
+    def book(groups):
+        strategy = Strategy(tp=8, attention_dp=groups)
+        return ledger(model, strategy, box, software, load, footprints(model, strategy, 1.0))
+
+    alone, apart = book(1), book(8)
+    assert apart.budget_tokens == alone.budget_tokens / (8 if divided else 1)
+
+
+def test_searches_plan_strategies_by_their_own_budgets(monkeypatch):
+    """Data-parallel attention divides SGLang's chunk, so that strategies of one search compute unlike prompts a step."""
+    from roofplan import api
+    from roofplan.serving.ledger import batched_tokens
+    from roofplan.serving.setups import Setup
+
+    grid, unlike = Setup.grid, []
+
+    def compared(self, strategy, users, budget):
+        found = grid(self, strategy, users, budget)
+        for row, groups in enumerate(np.ravel(strategy.attention_dp)):
+            one = Strategy(**{name: float(np.ravel(value)[row]) for name, value in vars_of(strategy).items()})
+            own = batched_tokens(self.engine, self.machine, self.asked.workload, int(groups))
+            alone = grid(self, one, users[row : row + 1], own).figures["cycle_time"]
+            assert found.figures["cycle_time"][row] == pytest.approx(alone[0])
+            unlike.append(own)
+        return found
+
+    def vars_of(strategy):
+        return {name: getattr(strategy, name) for name in ("tp", "pp", "dp", "ep", "attention_dp")}
+
+    monkeypatch.setattr(Setup, "grid", compared)
+    api.plan_serving("deepseek-r1", on="h200-sxm:8", engine="sglang-0.5.23", input=8000, output=500, concurrency=16)
+    assert len(set(unlike)) > 1
