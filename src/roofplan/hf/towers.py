@@ -513,9 +513,8 @@ def gemma4_embedders(f: Fields, hidden: int) -> tuple[Stack, ...]:
         vision = f.sub("vision_config")
         width, axes, channels = vision.int("mm_embed_dim"), 2, 3
         patch = channels * (vision.int("patch_size") * vision.int("pooling_kernel_size")) ** 2
-        norms = 2 * (
-            patch + width + width
-        )  # of patches, of what they become, and with their positions: weights and biases
+        # weights and biases of three norms: of a patch, of its embedding, and of that with its position
+        norms = 2 * (patch + 2 * width)
         product, positions = patch * width + width, axes * vision.int("mm_posemb_size") * width
         inside = norms + product + positions
         found.append(Stack(name="model.embed_vision", role="projector", layers=(), extra=inside + width * hidden))
