@@ -218,7 +218,8 @@ def held_in_serving():
     from roofplan.records.strategy import Strategy
     from roofplan.records.workload import Workload
     from roofplan.serving.blocks import cache_blocks
-    from roofplan.serving.ledger import batched_tokens, footprints, ledger
+    from roofplan.serving.defaults import batched_tokens
+    from roofplan.serving.ledger import footprints, ledger
 
     for name in MODELS:
         model = read_model(name)

@@ -745,7 +745,7 @@ def test_ranks_of_attention_share_the_budget_of_a_server(engine, divided):
 def test_searches_plan_strategies_by_their_own_budgets(monkeypatch):
     """Data-parallel attention divides SGLang's chunk, so that strategies of one search compute unlike prompts a step."""
     from roofplan import api
-    from roofplan.serving.ledger import batched_tokens
+    from roofplan.serving.defaults import batched_tokens
     from roofplan.serving.setups import Setup
 
     grid, unlike = Setup.grid, []

@@ -32,7 +32,7 @@ from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.source import GRADES
 from roofplan.records.strategy import Strategy
-from roofplan.serving.ledger import batched_tokens
+from roofplan.serving.defaults import batched_tokens
 from roofplan.serving.step import step_operations
 from roofplan.serving.surface import Surface
 from roofplan.simulation.records import Scheduler

@@ -17,7 +17,7 @@ from roofplan.pool.search import Found, quick_layout
 from roofplan.pool.surface import passes
 from roofplan.pool.times import prompt_parts, sizes_of, token_parts
 from roofplan.records.calibration import Fit
-from roofplan.serving.ledger import batched_tokens
+from roofplan.serving.defaults import batched_tokens
 from roofplan.serving.prompts import mean_pass
 
 MOST_USERS = 512

@@ -18,7 +18,7 @@ from roofplan.records.model import Model
 from roofplan.records.pool import CLIENT, LAST, PoolSoftware
 from roofplan.records.source import document
 from roofplan.records.terms import Term, total
-from roofplan.serving.ledger import batched_tokens
+from roofplan.serving.defaults import batched_tokens
 from roofplan.serving.prompts import mean_pass
 from roofplan.timing.figures import FIRST_TOKEN, TIME_PER_TOKEN
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from roofplan.serving.advice import better, improvements, smaller, standing
 from roofplan.serving.bounds import LIMIT_NAMES, Floors, bound_of, causes_of, floors, leaves, limit_of
+from roofplan.serving.defaults import batched_tokens, default
 from roofplan.serving.evaluate import evaluate, user_ladder
 from roofplan.serving.ledger import (
     Footprint,
     Ledger,
-    batched_tokens,
     cache_of,
-    default,
     footprint,
     footprints,
     layer_bytes,

@@ -11,7 +11,7 @@ from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.ties import TIE
 from roofplan.serving.evaluate import evaluate
-from roofplan.serving.ledger import needed
+from roofplan.serving.defaults import needed
 from roofplan.serving.order import objective, ordered
 from roofplan.serving.plan import Improvement, Plan, Request, Result, Standing, Tally
 from roofplan.serving.settings import names_of

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from roofplan.errors import InputError
 from roofplan.laws import memory
 from roofplan.operations import head_format
 from roofplan.operations.table import ACTIVATION_BYTES, Split, element_bytes, fraction, kv_heads_of
@@ -18,6 +17,8 @@ from roofplan.records.source import document
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term, total
 from roofplan.records.workload import Workload
+from roofplan.serving.defaults import batched_tokens, default, needed
+from roofplan.serving.reserve import reserve
 
 
 def _group_bytes(groups: tuple[Group, ...], tensor: float, kv_heads: int | None = None) -> float:
@@ -311,41 +312,6 @@ class Ledger:
         )
 
 
-def default(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> float | None:
-    """Return an engine's default for a machine, in its own unit, or None."""
-    found = engine.default(name, machine.device.id, machine.device.room, tensor)
-    return None if found is None else found.value
-
-
-def needed(engine: Engine, name: str, machine: Machine, tensor: int = 1) -> float:
-    """Return an engine's default that a plan requires; raises InputError if the engine's entry lacks it."""
-    found = default(engine, name, machine, tensor)
-    if found is None:
-        raise InputError(
-            f"--engine: {engine.id} states no {name} for {machine.device.id}", argument="--engine", value=engine.id
-        )
-    return found
-
-
-def batched_tokens(engine: Engine, machine: Machine, workload: Workload, groups: int = 1) -> float:
-    """Return the token budget of one engine step on a rank; an engine without chunked prefill computes a whole prompt.
-
-    Parameters
-    ----------
-    engine : engine with its defaults.
-    machine : devices, on which some defaults depend.
-    workload : lengths of prompts and answers.
-    groups : attention-DP groups, among which some engines divide the budget [1].
-
-    Returns
-    -------
-    Tokens per step [token].
-    """
-    limit = needed(engine, "max_num_batched_tokens", machine)
-    limit = max(1.0, limit // groups) if engine.budget_limit == "server" else limit
-    return limit if engine.chunked_prefill else max(limit, float(workload.context))
-
-
 def ledger(
     model: Model,
     strategy: Strategy,
@@ -413,7 +379,9 @@ def _stage_ledger(
     if tensor > 1 and "communication" in engine.memory:
         runtime += engine.memory["communication"].value
     graphs = engine.memory["graph_memory"].value if engine.graphs_counted and "graph_memory" in engine.memory else 0.0
-    left, pool = _pool(engine, machine, strategy, capacity, foot.weights, activations, runtime, graphs)
+    left, pool = _pool(
+        engine, machine, strategy, model, workload.drafted, capacity, foot.weights, activations, runtime, graphs
+    )
     # an engine's static reserve contains activations, runtime and graphs
     inside = max(0.0, capacity - foot.weights - max(0.0, pool) - activations - runtime - graphs)
     if left + activations + runtime + graphs > capacity - foot.weights - pool + 1.0:
@@ -463,6 +431,8 @@ def _pool(
     engine: Engine,
     machine: Machine,
     strategy: Strategy,
+    model: Model,
+    drafted: int,
     capacity: float,
     weights: float,
     activations: float,
@@ -480,30 +450,10 @@ def _pool(
         used = needed(engine, "memory_share", machine, tensor) * free_now
         return free_now - used, used
     if engine.memory_model == "reserve":
-        left = _reserve(engine, machine, strategy, capacity)
+        left = reserve(model, strategy, machine, engine, capacity, drafted=drafted)
         return left, capacity - left - weights
     budget = capacity * needed(engine, "memory_share", machine, tensor)
     return capacity - budget, budget - weights - activations - runtime - graphs
-
-
-def _reserve(engine: Engine, machine: Machine, strategy: Strategy, capacity: float) -> float:
-    """Return SGLang's static reserve for activations and graphs, from its own formula or table [B]."""
-    base = default(engine, "reserve_base", machine, int(strategy.tp))
-    if base is not None:
-        each = default(engine, "reserve_per_device", machine, int(strategy.tp)) or 0.0
-        return base + each * int(strategy.tp) * int(strategy.pp)
-    if not engine.reserve:
-        return capacity * (1.0 - needed(engine, "memory_share", machine, int(strategy.tp)))
-    r = {name: item.value for name, item in engine.reserve.items()}
-    graphs = needed(engine, "graph_capture_maximum_sequences", machine, int(strategy.tp))
-    tokens = needed(engine, "max_num_batched_tokens", machine)  # of the server: it reserves before it divides them
-    size = (
-        r["base"]
-        + r["per_prefill_token"] * max(tokens, r["minimum_prefill_tokens"])
-        + r["per_graph_sequence"] * graphs
-        + r["per_device"] * int(strategy.tp) * int(strategy.pp)
-    )
-    return max(size, r["floor_above_60_gib"]) if machine.device.room > 60 * units.GIB else size
 
 
 def _longest(foot: Footprint, pool: float, budget: float, positions: int | None) -> float:

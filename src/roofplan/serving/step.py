@@ -12,6 +12,7 @@ from roofplan.laws.roofline import serial_time
 from roofplan.operations import draft_operations, encoder_operations, head_operations, layer_operations, stage_contents
 from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step, format_entry
 from roofplan.records.engine import AHEAD, Engine, Software
+from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Numbers, Term, total
@@ -110,7 +111,9 @@ def launched(step: Term, tokens: Number, model: Model, strategy: Strategy, r: Ra
         return step
     slow = launches.numbers.get(ROUTED_EXPERTS, 0.0) * (1.0 - 1.0 / r.routed_kernels)
     kernels = launches.value / r.gap - slow
-    kernels = where(tokens <= replayed(model, strategy, r), smaller(kernels, pieces(model, strategy)), kernels)
+    kernels = where(
+        tokens <= replayed(model, strategy, r.machine, r.engine), smaller(kernels, pieces(model, strategy)), kernels
+    )
     before = before * schedules_ahead(r.engine)
     wait = Term(
         "host launches",
@@ -139,21 +142,22 @@ def schedules_ahead(engine: Software) -> bool:
     return isinstance(engine, Engine) and engine.runtime == AHEAD
 
 
-def replayed(model: Model, strategy: Strategy, r: Rates) -> Number:
+def replayed(model: Model, strategy: Strategy, machine: Machine, engine: Software) -> Number:
     """Return the tokens of the largest step with prompts that captured graphs hold, attention aside.
 
     Parameters
     ----------
     model : whether its cache is latent counts.
     strategy : degrees of parallelism.
-    r : rates of the machine under its engine.
+    machine : devices, of whose vendor the graphs may be.
+    engine : engine that captures them.
 
     Returns
     -------
     Tokens, 0 where prompts run from no graph [token].
     """
-    kernels = r.engine.kernels
-    if r.machine.device.vendor not in kernels.prompt_graphs:
+    kernels = engine.kernels
+    if machine.device.vendor not in kernels.prompt_graphs:
         return 0.0
     tokens = kernels.latent_prompt_tokens if model.latent else kernels.prompt_tokens
     apart = kernels.prompt_graphs_whole * (strategy.pp * strategy.attention_dp - 1.0)

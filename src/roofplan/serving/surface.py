@@ -367,7 +367,7 @@ def surface(
         lag=system.share - 1.0,
         launching=_launching(sums, most),
         hosting=float(r.step_each) / system.share,
-        replayed=float(replayed(model, strategy, r)),
+        replayed=float(replayed(model, strategy, r.machine, r.engine)),
         ahead=float(schedules_ahead(r.engine)),
     )
 

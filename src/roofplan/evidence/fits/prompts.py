@@ -269,7 +269,7 @@ def _started(case: InferenceCase, term: Term, launches: float, r: Rates) -> floa
     """Return the kernels of a prompt that its host starts, from the time of all launches [s] between them [1]."""
     kernels = launches / float(r.gap)
     passes = next(float(leaf.numbers["passes"]) for leaf, _ in leaves(term) if leaf.name == "engine step")
-    if case.prompt / passes > replayed(case.model, case.strategy, r):
+    if case.prompt / passes > replayed(case.model, case.strategy, r.machine, r.engine):
         return kernels
     return min(kernels, float(pieces(case.model, case.strategy) * case.strategy.pp) * passes)
 
