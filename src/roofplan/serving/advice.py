@@ -10,8 +10,8 @@ from roofplan.catalogue.machines import resized
 from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.ties import TIE
-from roofplan.serving.evaluate import evaluate
 from roofplan.serving.defaults import needed
+from roofplan.serving.evaluate import evaluate
 from roofplan.serving.order import objective, ordered
 from roofplan.serving.plan import Improvement, Plan, Request, Result, Standing, Tally
 from roofplan.serving.settings import names_of

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from roofplan.laws import memory
 from roofplan.operations import head_format
 from roofplan.operations.table import ACTIVATION_BYTES, Split, element_bytes, fraction, kv_heads_of
-from roofplan.records import units
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import CPU, Machine
 from roofplan.records.model import Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
