@@ -1767,6 +1767,39 @@ def test_licensed_cards_hold_as_much_and_the_nearest_comes_first():
     assert not list(ways_out._licensed(replace(asked, constraints=Constraints()), box))
 
 
+def test_roomier_devices_hold_more_and_are_of_the_same_maker():
+    (box,) = machine("apple-m4:1")
+    asked = Request(model=LLAMA, machines=(box,), constraints=Constraints())
+    as_asked = [change for change in ways_out._roomier(asked, box) if set(change.flags) == {"--on"}]
+    rooms = [change.asked.machines[0].device.room for change in as_asked]
+    assert rooms == sorted(set(rooms))
+    assert rooms[0] > box.device.room
+    assert {(change.asked.machines[0].count, change.asked.machines[0].device.vendor) for change in as_asked} == {
+        (1, "Apple")
+    }
+    assert not list(ways_out._roomier(asked, None))
+
+
+def test_a_card_of_another_class_is_a_larger_change():
+    (box,), (same,), (unlike,) = machine("rtx-4090:1"), machine("rtx-5090:1"), machine("a100-sxm-40:1")
+    asked = Request(model=LLAMA, machines=(box,), constraints=Constraints())
+    sizes = [ways_out._exchanged(asked, box, one).size for one in (same, unlike)]
+    assert sizes == pytest.approx(
+        [
+            n * ways_out.CHANGES_ENGINE + math.log(one.device.room / box.device.room)
+            for n, one in ((1, same), (2, unlike))
+        ]
+    )
+
+
+def test_a_device_that_cannot_be_joined_with_others_is_exchanged_for_a_larger_one():
+    (box,) = machine("rtx-4070-laptop:1")
+    asked = Request(model=read_model("llama-3.1-70b"), machines=(box,), constraints=Constraints())
+    ways = ways_out.ways_out(asked, box, catalogue.shipped_fit())
+    assert ways
+    assert all("--on" in {way["argument"], *way["also"]} for way in ways)
+
+
 def test_dense_models_have_no_experts_to_divide():
     for ranks in (2, 8):
         why = legal(LLAMA, Strategy(tp=ranks, ep=ranks), VLLM)

@@ -106,7 +106,7 @@ def ways_out(asked: Request, machine: Machine | None, fit: Fit) -> list[Remedy]:
 
     Limits are relaxed one at a time, to the value that admits the nearest plan, then together. Other changes are tried
     on one machine under all limits: degrees, engine, cache and weight formats, a shorter context, more devices of the
-    same kind.
+    same kind; where none of them gives a plan, devices of the same vendor with more memory.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def ways_out(asked: Request, machine: Machine | None, fit: Fit) -> list[Remedy]:
     Remedies: flag, current value, needed value, other flags to change, and the resulting plan.
     """
     found = [(one.size, remedy) for one in _single(asked, machine, fit) if (remedy := _tried(one, asked, fit))]
-    for more in (_together(asked, fit), _with_limits(asked, machine, fit)):
+    for more in (_together(asked, fit), _with_limits(asked, machine, fit), _roomier(asked, machine)):
         found = found or [(one.size, remedy) for one in more if (remedy := _tried(one, asked, fit))]
     return _distinct([remedy for _, remedy in sorted(found, key=lambda item: item[0])])[:MOST_WAYS]
 
@@ -288,16 +288,43 @@ def _licensed(asked: Request, machine: Machine) -> Iterator[Change]:
     """Yield cards of the same vendor and at least the memory that data centres may use, the nearest in memory first."""
     if not (asked.constraints.datacenter and machine.device.geforce_licence):
         return
-    mine = machine.device
-    allowed = [
-        one
-        for one in map(catalogue.accelerator, catalogue.ids("accelerators"))
-        if one.vendor == mine.vendor and not one.geforce_licence and one.peak and one.room >= mine.room
-    ]
-    buildable = (other for one in sorted(allowed, key=lambda one: one.room) for other in _joined(one, machine.count))
+    allowed = (one for one in _at_least(machine) if not one.geforce_licence)
+    buildable = (other for one in allowed for other in _joined(one, machine.count))
     for other in itertools.islice(buildable, MOST_WAYS):
-        size = CHANGES_ENGINE + math.log(other.device.room / mine.room)
-        yield Change(flags={"--on": other.text}, asked=replace(asked, machines=(other,)), size=size)
+        yield _exchanged(asked, machine, other)
+
+
+def _roomier(asked: Request, machine: Machine | None) -> Iterator[Change]:
+    """Yield one device of each larger memory of the same vendor, those of the same class first, as asked and in narrower formats."""
+    if machine is None:
+        return
+    mine, seen = machine.device, {machine.device.room}
+    for one in sorted(_at_least(machine), key=lambda one: one.device_class != mine.device_class):
+        if one.room in seen or (asked.constraints.datacenter and one.geforce_licence):
+            continue
+        seen.add(one.room)
+        for other in _joined(one, 1):
+            moved = _exchanged(asked, machine, other)
+            yield moved
+            for change in _other_formats(moved.asked, other):
+                yield replace(change, flags=moved.flags | change.flags, size=moved.size + change.size)
+
+
+def _at_least(machine: Machine) -> list[Accelerator]:
+    """Return the accelerators of the vendor with at least as much memory, the nearest in memory first."""
+    mine = machine.device
+    known = map(catalogue.accelerator, catalogue.ids("accelerators"))
+    return sorted(
+        (one for one in known if one.vendor == mine.vendor and one.peak and one.room >= mine.room),
+        key=lambda one: one.room,
+    )
+
+
+def _exchanged(asked: Request, machine: Machine, other: Machine) -> Change:
+    """Return the request on another kind of device."""
+    unlike = other.device.device_class != machine.device.device_class
+    size = CHANGES_ENGINE * (1 + unlike) + math.log(other.device.room / machine.device.room)
+    return Change(flags={"--on": other.text}, asked=replace(asked, machines=(other,)), size=size)
 
 
 def _joined(device: Accelerator, count: int) -> list[Machine]:
