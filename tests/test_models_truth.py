@@ -220,6 +220,17 @@ def test_early_vision_models_of_qwen_are_exact(family, tower, total):
     assert hf.from_dict({"model_type": family, **QWEN_VL, "vision_config": QWEN_TOWER | tower}).total == total
 
 
+@pytest.mark.parametrize(
+    ("architecture", "warned"),
+    [("Qwen2VLForConditionalGeneration", True), ("Qwen2ForCausalLM", False), (None, False)],
+)
+def test_a_tower_that_a_configuration_leaves_out_is_missed(architecture, warned):
+    named = {"architectures": [architecture]} if architecture else {}
+    model = hf.from_dict({"model_type": "qwen2_vl", **QWEN_VL, **named})
+    assert [stack.role for stack in model.stacks] == ["decoder"]
+    assert any("vision_config is not stated" in text for text in model.warnings) is warned
+
+
 def test_parts_of_llava_are_those_of_their_classes_where_the_file_leaves_them_out():
     """The files of the hub, as llava-hf/llava-1.5-7b-hf and mistral-community/pixtral-12b have them."""
     clip = {

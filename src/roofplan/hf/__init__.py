@@ -498,8 +498,11 @@ def _text_family(family: str, text: Fields) -> str:
 
 def _towers(f: Fields, family: str, hidden: int) -> tuple[tuple[Stack, ...], tuple[str, ...]]:
     """Return the towers in front of a language model, and warnings about them."""
-    if not isinstance(f.values.get("vision_config"), Mapping) or _architecture(f).endswith("ForCausalLM"):
-        return (), ()
+    architecture = _architecture(f)
+    if not isinstance(f.values.get("vision_config"), Mapping) or architecture.endswith("ForCausalLM"):
+        sees = architecture and not architecture.endswith("ForCausalLM") and WRAPPERS[family][1] is not None
+        said = f"vision_config is not stated, although {architecture} has a vision tower: only the language model is counted"
+        return (), (said,) if sees else ()
     tower = WRAPPERS[family][1]
     if tower is None:
         return (), (f"the vision and audio towers of {family} are not described: only the language model is counted",)
