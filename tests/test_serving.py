@@ -52,6 +52,7 @@ from roofplan.serving.plan import figures_of
 from roofplan.serving.prompts import host_of_passes
 from roofplan.serving.request import pins
 from roofplan.serving.rules import _cuts
+from roofplan.serving.settings import with_settings
 from roofplan.serving.step import PIECES, engine_term, launched, replayed, step_operations, step_term
 from roofplan.timing.figures import THROUGHPUT, TIME_PER_TOKEN
 from roofplan.timing.kernels import ROOFLINE, compute_rate, kernels_of, started_of
@@ -125,7 +126,7 @@ def test_engines_without_latent_kernels_cache_the_keys_and_values_of_each_head(e
 
 def test_only_attention_data_parallelism_divides_the_latent_cache_among_requests():
     box, work = machine("h200-sxm:8")[0], Workload()
-    engine = catalogue.engine("sglang-0.5.23")
+    engine = with_settings(catalogue.engine("sglang-0.5.23"), {"memory_share": 0.9})
     books = [
         ledger(DEEPSEEK, s, box, engine, work, footprints(DEEPSEEK, s, 2.0))
         for s in (Strategy(tp=8, ep=8), Strategy(tp=8, ep=8, attention_dp=8))
@@ -362,7 +363,7 @@ def test_which_prompts_run_from_captured_graphs():
     nvidia, amd = (machine(name)[0] for name in ("h200-sxm:8", "mi300x:8"))
 
     def most(engine, box=nvidia, model=LLAMA, **degrees):
-        return float(replayed(model, Strategy(**degrees), rates(box, engine, FIT)))
+        return float(replayed(model, Strategy(**degrees), box, engine))
 
     assert most(vllm, tp=8) == most(vllm, amd, tp=8) == most(vllm, tp=4, pp=2) == most(vllm, model=DEEPSEEK) == 512
     assert (most(sglang, tp=8), most(sglang, model=DEEPSEEK, tp=8)) == (8192, 2048)

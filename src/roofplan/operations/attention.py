@@ -15,7 +15,7 @@ from roofplan.operations.table import (
     product,
 )
 from roofplan.records.engine import Kernels
-from roofplan.records.model import Attention, LatentAttention, Model
+from roofplan.records.model import Attention, LatentAttention, Model, scaled
 
 
 def attention_operations(
@@ -63,7 +63,7 @@ def _decode_attention(mixer: Attention, step: Step, heads: Number, kept: Number,
     seen, indexed = _seen(mixer, step.context)
     work = attention.work(step.sequences * step.each * seen, heads, mixer.head_dim, mixer.value_dim)
     work = work + 2.0 * step.sequences * step.each * indexed * mixer.index_heads * mixer.index_elements
-    traffic = step.sequences * (seen * kept + indexed * mixer.index_elements) * kv_bytes
+    traffic = step.sequences * (seen * kept * kv_bytes + indexed * scaled(mixer.index_elements))
     return Operation(
         "decode attention",
         "decode_attention",
@@ -193,13 +193,14 @@ def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: 
     seen = step.context if mixer.top is None else smaller(step.context, float(mixer.top))
     pairs = step.sequences * step.each * seen
     if mixer.per_head:
-        entry, kind = mixer.per_head * heads, "key and value"
+        kind = "key and value"
         work = attention.work(pairs, heads, mixer.key_dim, mixer.value_dim)
     else:
-        entry, kind = mixer.latent + mixer.rope_dim, "latent"
+        kind = "latent"
         work = attention.latent_work(pairs, heads, mixer.latent, mixer.rope_dim)
     work = work + 2.0 * step.sequences * step.each * step.context * mixer.index_heads * mixer.index_dim
-    traffic = step.sequences * (seen * entry + step.context * mixer.index_dim) * kv_bytes
+    entry = mixer.entry(mixer.heads / heads, kv_bytes)
+    traffic = step.sequences * (seen * entry + step.context * mixer.index_entry)
     return Operation(
         "decode attention",
         "decode_attention",
@@ -207,7 +208,7 @@ def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: 
         traffic,
         kernels=STEP_KERNELS["latent attention"],
         text=f"{{sequences}} sequences x {{seen}} tokens x {{entry}} {kind} elements x {{kv_bytes}} B",
-        numbers={"sequences": step.sequences, "seen": seen, "entry": entry, "kv_bytes": kv_bytes},
+        numbers={"sequences": step.sequences, "seen": seen, "entry": entry / kv_bytes, "kv_bytes": kv_bytes},
     )
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal
 
+from roofplan.laws import Number
+
 Split = Literal["width", "heads", "kv_heads", "none"]
 """How tensor parallelism splits a matrix: by feed-forward or state width, by query heads, by KV heads, or not at all."""
 
@@ -108,6 +110,11 @@ class Attention:
         return self.kv_heads * width * self.stores_cache
 
 
+def scaled(width: int) -> float:
+    """Return the bytes of `width` cached numbers of 8 bits with a 32-bit scale for each 128, the form in which engines keep an indexer's keys whatever the format of the cache."""
+    return width + 4.0 * width / 128
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentAttention:
     """Multi-head latent attention (DeepSeek V2): one compressed vector per token for all heads.
@@ -146,10 +153,21 @@ class LatentAttention:
         """Width of a head's keys [1]."""
         return self.nope_dim + self.rope_dim
 
-    def cached(self, tensor: float) -> float:
-        """Return the elements that each of `tensor` ranks caches of a token: all of the latent, its own heads' keys and values [1]."""
-        own = self.per_head * self.heads / tensor if self.per_head else self.latent + self.rope_dim
-        return own + self.index_dim * self.stores_index
+    def entry(self, tensor: Number, kv_bytes: float) -> Number:
+        """Return what each of `tensor` ranks caches of a token: all of the latent, its own heads' keys and values [B].
+
+        Kernels that read selected tokens keep 8-bit latents with 32-bit scales and the rotated part in 16 bits, 656 B for 512 and 64 numbers.
+        """
+        if self.per_head:
+            return self.per_head * self.heads / tensor * kv_bytes
+        if self.top is not None and kv_bytes <= 1.0:
+            return scaled(self.latent) + 2.0 * self.rope_dim
+        return (self.latent + self.rope_dim) * kv_bytes
+
+    @property
+    def index_entry(self) -> float:
+        """What the layer caches of a token for its indexer, on every rank [B]."""
+        return scaled(self.index_dim) * self.stores_index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

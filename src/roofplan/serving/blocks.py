@@ -106,7 +106,7 @@ def cache_blocks(
     >>> found.count, round(found.concurrency, 2)  # an RTX 3090, vLLM issue 10517
     (1952, 1.56)
     """
-    kinds, width = _kinds(model, tensor)
+    kinds, width = _kinds(model, tensor, cache_bytes)
     sizes = sorted(kinds.values())
     size = sizes[-1] if sizes[-1] < NEARLY_ALL * sizes[0] else sizes[0]
     groups = tuple(
@@ -114,23 +114,22 @@ def cache_blocks(
         for (window, chunked), layers in kinds.items()
         for _ in range(math.ceil(layers / size))
     )
-    page = size * width * cache_bytes * block
+    page = size * width * block
     request = sum(charged(group, block, longest, batched) for group in groups)
     return CacheBlocks(
         block=block, groups=groups, page=page, count=math.floor(pool / page), request=request, longest=longest
     )
 
 
-def _kinds(model: Model, tensor: int) -> tuple[Counter[tuple[int | None, bool]], float]:
-    """Return the layers of each kind, and the numbers that each caches of a token on one rank."""
+def _kinds(model: Model, tensor: int, cache_bytes: float) -> tuple[Counter[tuple[int | None, bool]], float]:
+    """Return the layers of each kind, and what each caches of a token on one rank [B]."""
     kinds: Counter[tuple[int | None, bool]] = Counter()
     widths = set()
     for layer in model.decoder.layers:
         for mixer in layer.mixers:
             if isinstance(mixer, LatentAttention):
                 kinds[None, False] += 1
-                index = mixer.index_dim * mixer.stores_index
-                widths |= {mixer.cached(float(tensor)) - index, float(index)} - {0.0}
+                widths |= {float(mixer.entry(float(tensor), cache_bytes)), mixer.index_entry} - {0.0}
             elif not isinstance(mixer, Attention):
                 raise UnsupportedFeature(
                     f"{model.id}: layers with a state share vLLM's pages in a way that is not described"
@@ -141,7 +140,7 @@ def _kinds(model: Model, tensor: int) -> tuple[Counter[tuple[int | None, bool]],
                     message = f"{model.id}: {mixer.kv_heads} key-value heads do not divide over {tensor} tensor-parallel ranks"
                     raise UnsupportedFeature(message)
                 share = max(1.0, mixer.kv_heads / tensor) / mixer.kv_heads
-                widths.add(mixer.cache_elements * share / mixer.compression)
+                widths.add(mixer.cache_elements * share / mixer.compression * cache_bytes)
     if len(widths) != 1:
         raise UnsupportedFeature(
             f"{model.id}: layers that cache unlike widths share vLLM's pages in a way that is not described"
