@@ -657,10 +657,33 @@ def test_a_model_is_found_by_its_address_or_tag(run, name):
     assert out.startswith("8,030,261,248 parameters")
 
 
-def test_a_name_in_another_format_is_answered_with_the_nearest(run):
-    code, _, error = run("model", "RedHatAI/Llama-3.1-8B-Instruct-FP8-dynamic")
+@pytest.mark.parametrize(
+    ("name", "base", "weights"),
+    [
+        ("RedHatAI/Llama-3.1-8B-Instruct-FP8-dynamic", "llama-3.1-8b with fp8 weights", 8_556_486_656),
+        ("unsloth/Llama-3.1-8B-Instruct", "llama-3.1-8b", 16_060_522_496),
+        ("RedHatAI/gemma-4-26B-A4B-it-NVFP4", "gemma-4-26b-a4b-nvfp4", None),
+    ],
+)
+def test_a_checkpoint_of_another_maker_is_planned_as_its_base_and_says_so(run_json, name, base, weights):
+    code, document = run_json("serve", name, "--on", "h100-sxm:1", "--input", "512", "--output", "64", "--emit", "vllm")
+    assert code == 0
+    assert any(text.startswith(f"{name} is planned as {base}:") for text in document["warnings"])
+    assert f"vllm serve {name} " in document["launch"]["text"]
+    if weights:
+        assert document["plans"][0]["memory"]["weights"] == weights
+
+
+@pytest.mark.parametrize("name", ["unsloth/gemma-3-27b-it-GGUF", "lmstudio-community/gemma-3-27b-it-MLX-9bit"])
+def test_a_name_whose_format_is_unknown_is_answered_with_the_nearest(run, name):
+    code, _, error = run("model", name)
     assert code == 2
-    assert "Nearest: llama-3.1-8b" in error
+    assert "Nearest: gemma-3-27b" in error
+
+
+def test_a_file_that_may_hold_any_format_says_how_to_name_one(run):
+    _, _, error = run("model", "unsloth/gemma-3-27b-it-GGUF")
+    assert "write gemma-3-27b --precision q4_k_m" in error
 
 
 def test_the_label_of_a_single_device_can_be_pasted_back(run):

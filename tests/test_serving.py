@@ -18,6 +18,7 @@ from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError, NoPlan, RoofplanError
 from roofplan.hf.blocks import linear
 from roofplan.hf.find import read_model
+from roofplan.hf.quantization import at_precision
 from roofplan.laws import batching, collectives
 from roofplan.operations import head_format, whole_model
 from roofplan.operations.table import Operation, Split, Step, element_bytes, fraction, product
@@ -28,7 +29,6 @@ from roofplan.records.workload import Constraints, Workload
 from roofplan.serving import (
     Request,
     Tally,
-    at_precision,
     bound_of,
     evaluate,
     floors,

@@ -5,13 +5,14 @@ import csv
 import pytest
 from conftest import FIT
 
-from roofplan import api
+from roofplan import api, catalogue
 from roofplan.catalogue.spellings import named
+from roofplan.catalogue.written import cache_of, format_in_name, format_of, known_format
+from roofplan.errors import UnknownName
 from roofplan.evidence.alternatives import alternatives
 from roofplan.evidence.cells import SHAREGPT, plain_cell, plain_row
 from roofplan.evidence.cluster import machine_of
 from roofplan.evidence.engines import engine_of, parted, release_in
-from roofplan.evidence.formats import cache_of, format_in_name, format_of, known_format
 from roofplan.evidence.frameworks import framework_of
 from roofplan.evidence.inference import DATA_SET, case_of
 from roofplan.evidence.models import counted, device_of
@@ -645,3 +646,26 @@ def test_the_answer_says_what_was_made_of_a_row(tmp_path):
         case.read_as
         == "llama-3.1-8b in bf16, lora of rank 8, 2 x 8 a100-sxm-80 on 8 x ib-hdr, transformers-4.57 dp16, recompute none, 64 sequences of 4096"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "identity"),
+    [
+        ("RTX 3090 24GB", "rtx-3090"),
+        ("NVIDIA L4 24 GB", "l4"),
+        ("AMD Instinct MI300X 192GB", "mi300x"),
+        ("RTX 4090 48GB", "rtx-4090-48"),
+        ("RTX 4060 Ti 16GB", "rtx-4060-ti-16"),
+        ("RTX 3090 48GB", None),
+        ("RTX 3060 8GB", None),
+        ("24GB", None),
+    ],
+)
+def test_a_device_may_state_its_memory_if_it_is_its_own(name, identity):
+    assert catalogue.spelt("accelerators", name) == identity
+
+
+def test_a_device_with_other_memory_is_refused_with_its_own():
+    with pytest.raises(UnknownName, match=r"no device 'RTX 3060 8GB'\. rtx-3060 has 12 GB\.") as refused:
+        catalogue.find("accelerators", "RTX 3060 8GB", "--on")
+    assert refused.value.nearest[0] == "rtx-3060"

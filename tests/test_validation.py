@@ -36,9 +36,10 @@ from roofplan.evidence.serving_figures import predicted_figures
 from roofplan.evidence.statistic import statistic
 from roofplan.evidence.training import training_case
 from roofplan.hf.find import read_model
+from roofplan.hf.quantization import at_precision
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
-from roofplan.serving import at_precision, floors, leaves, predict
+from roofplan.serving import floors, leaves, predict
 from roofplan.serving.prompts import turns_of
 from roofplan.timing.figures import Metric
 from roofplan.timing.rates import rates

@@ -475,6 +475,21 @@ def formats() -> Mapping[str, Table]:
     return read(ROOT / "formats.toml")
 
 
+def format_entry(format_id: str) -> Table:
+    """Return the catalogue entry of a format, without its group suffix.
+
+    Parameters
+    ----------
+    format_id : number format of weights or cache, such as ``fp8`` or ``awq-g64``.
+
+    Returns
+    -------
+    Entry of the catalogue.
+    """
+    base = format_id.partition("-g")[0].removesuffix("-channel")
+    return formats()[base]
+
+
 def format_named(name: str) -> str:
     """Return the id of the format that a name means.
 

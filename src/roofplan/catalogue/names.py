@@ -60,6 +60,9 @@ MAKERS = frozenset(
 MEMORY_KINDS = re.compile(r"(?<![a-z])(?:hbm[23]e?|gddr[567]x?)(?![a-z0-9])|(?<=sxm)[2-5]")
 """What may be missing from the id of a device: its kind of memory and the number of its socket."""
 
+MEMORY = re.compile(r"(?<![a-z\d.])(\d+)\s*gi?b?(?![a-z\d])", re.IGNORECASE)
+"""The memory of a device in its name, in gigabytes."""
+
 BESIDE = re.compile(r"\b(?:macbook (?:pro|air)|mac (?:studio|mini|pro)|imac)\b|\(?\b\d+[\s-]?cores?\b\)?(?: gpu)?")
 """What a device's name is sold in, and how many cores of it work: a name has those of the full chip."""
 
@@ -117,7 +120,26 @@ def spelt(kind: str, name: str) -> str | None:
         return None
     known = aliases(kind).get(name.lower())
     forms = ((loose(name, brief=brief), brief) for brief in (False, True))
-    return known or next((one for form, brief in forms if (one := _loosely(kind, brief=brief).get(form))), None)
+    found = known or next((one for form, brief in forms if (one := _loosely(kind, brief=brief).get(form))), None)
+    return found or (_with_memory(name) if kind == "accelerators" else None)
+
+
+def _with_memory(name: str) -> str | None:
+    """Return the device that a name means which states its memory too, such as ``L4 24GB``, None where it has other memory."""
+    size = MEMORY.search(name)
+    found = _whatever_memory(name)
+    return found if size and found and _capacity(found) == float(size[1]) else None
+
+
+def _whatever_memory(name: str) -> str | None:
+    """Return the device that a name means without the memory that it states, None where it states none or means none."""
+    return spelt("accelerators", MEMORY.sub(" ", name).strip(" -_")) if MEMORY.search(name) else None
+
+
+def _capacity(device: str) -> float | None:
+    """Return the memory of a device as its data sheet states it [GB or GiB], None where it has none."""
+    stated = read(ROOT / "accelerators" / f"{device}.toml")["quantities"].get("memory_capacity")
+    return float(stated["value"]) if stated else None
 
 
 def find(kind: str, name: str, argument: str) -> str:
@@ -151,6 +173,10 @@ def find(kind: str, name: str, argument: str) -> str:
     what, listing = WORDS[kind]
     near = nearest(wanted[:LONGEST_NAME], ids(kind)) or nearest(wanted[:LONGEST_NAME], known)
     hint = f" Nearest: {', '.join(near)}." if near else ""
+    other_size = _whatever_memory(name) if kind == "accelerators" and len(name) <= LONGEST_NAME else None
+    if other_size is not None:
+        near = [other_size, *(one for one in near if one != other_size)]
+        hint = f" {other_size} has {_capacity(other_size):g} GB."
     raise UnknownName(
         f"{argument}: no {what} {name[:LONGEST_NAME]!r}.{hint} List: roofplan {listing}",
         code=f"unknown_{what}",

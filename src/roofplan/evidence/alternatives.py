@@ -21,10 +21,11 @@ from roofplan.evidence.inference import (
 )
 from roofplan.evidence.models import FORM
 from roofplan.evidence.served import FORMAT, model_id, of_catalogue
+from roofplan.hf.quantization import at_precision
 from roofplan.operations.table import element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.strategy import Strategy
-from roofplan.serving import at_precision, legal, undescribed
+from roofplan.serving import legal, undescribed
 from roofplan.training.certainty import LEAST_NETWORK
 
 

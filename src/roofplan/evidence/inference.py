@@ -10,11 +10,11 @@ from functools import lru_cache
 from typing import Literal
 
 from roofplan import catalogue
+from roofplan.catalogue.written import CACHE as CACHE_WORDS
+from roofplan.catalogue.written import KV_FORMATS, cache_of
 from roofplan.evidence.cells import SHAREGPT
 from roofplan.evidence.cluster import default_network, machine_of_count
 from roofplan.evidence.engines import engine_of, launched
-from roofplan.evidence.formats import CACHE as CACHE_WORDS
-from roofplan.evidence.formats import KV_FORMATS, cache_of
 from roofplan.evidence.models import counted, device_of
 from roofplan.evidence.rows import Assumed, Row, Skipped, against, checked, flags, number
 from roofplan.evidence.served import in_16_bits, served_model

@@ -8,16 +8,17 @@ from functools import lru_cache
 
 from roofplan import catalogue, hf
 from roofplan.catalogue.spellings import named
+from roofplan.catalogue.written import format_in_name, format_of
 from roofplan.errors import nearest
-from roofplan.evidence.formats import format_in_name, format_of
 from roofplan.evidence.models import NEAR, from_file, is_path, off_size
 from roofplan.evidence.rows import Assumed, Row, Skipped
+from roofplan.hf.quantization import at_precision
 from roofplan.operations.table import element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
-from roofplan.serving import at_precision, held_by
+from roofplan.serving import held_by
 from roofplan.serving.ledger import footprint
 
 FORMAT = "weights"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from roofplan import catalogue
+from roofplan.catalogue import format_entry
 from roofplan.catalogue.machines import machine as machine_of
 from roofplan.errors import InputError, RoofplanError, UnsupportedFeature, unwrap
 from roofplan.evidence.engines import engine_version
@@ -14,7 +15,7 @@ from roofplan.hf.find import read_model
 from roofplan.inputs import MemoryInputs
 from roofplan.laws import memory as laws
 from roofplan.measure.startup import Startup
-from roofplan.operations.table import ACTIVATION_BYTES, element_bytes, format_entry
+from roofplan.operations.table import ACTIVATION_BYTES, element_bytes
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from roofplan import catalogue, hf
 from roofplan.catalogue.spellings import named
+from roofplan.catalogue.written import format_in_name, states_format
 from roofplan.errors import ConfigError, InputError, UnknownName, nearest
+from roofplan.hf.quantization import at_precision
 from roofplan.inputs import STDIN
 from roofplan.records.model import Model
 
@@ -59,14 +62,16 @@ def read_model(name: str) -> Model:
     cached = _from_hub_cache(name)
     if cached is not None:
         return hf.from_text(cached.read_bytes(), name)
-    meant = named(name, as_stored=True) if "/" not in name and len(name) <= catalogue.LONGEST_NAME else None
+    meant = _meant(name) if len(name) <= catalogue.LONGEST_NAME else None
     if meant is not None:
-        return hf.of_catalogue(meant)
+        return meant
     alike = named(name[: catalogue.LONGEST_NAME])
     near = list(
         dict.fromkeys([*([alike] if alike else []), *nearest(name[: catalogue.LONGEST_NAME], catalogue.ids("models"))])
     )
     hint = f" Nearest: {', '.join(near)}." if near else ""
+    if alike and states_format(name):
+        hint += f" A file may hold any format: write {alike} --precision q4_k_m."
     other = (
         f"; any other: hf:{name}, or the path of its config.json"
         if name.count("/") == 1 and len(name) <= catalogue.LONGEST_NAME
@@ -102,6 +107,27 @@ def from_stdin(argument: str) -> str:
         return sys.stdin.read()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{argument}: standard input: {error}", argument=argument, value="-") from None
+
+
+def _meant(name: str) -> Model | None:
+    """Return the model of the catalogue that a spelling means, None for none; of another maker's checkpoint in the format that its name states.
+
+    >>> _meant("Qwen/Qwen2.5-14B-Instruct-AWQ").quantization.format, _meant("unsloth/gemma-3-27b-it-GGUF")
+    ('awq', None)
+    """
+    stored = named(name, as_stored=True) if "/" not in name else None
+    if stored is not None:
+        return hf.of_catalogue(stored)
+    identity, precision = named(name), format_in_name(name, {})
+    if identity is None or (precision is None and states_format(name)):
+        return None
+    if f"{identity}-{precision}" in catalogue.ids("models"):
+        identity, precision = f"{identity}-{precision}", None
+    model = hf.of_catalogue(identity)
+    if precision is not None and (model.quantization is None or model.quantization.format != precision):
+        model = at_precision(model, precision)
+    said = f"{name} is planned as {identity}{f' with {precision} weights' if precision else ''}: its own config.json is neither here nor in the catalogue"
+    return replace(model, warnings=(*model.warnings, said))
 
 
 def _from_hub_cache(name: str) -> Path | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from roofplan.catalogue import format_entry
 from roofplan.errors import ConfigError
 from roofplan.hf.fields import Fields, shortened
 from roofplan.records.model import Dense, Group, Layer, Linear, Mixer, Mixture, Model, Quantization, Stack
@@ -245,6 +246,28 @@ def unquantised(model: Model) -> Model:
     The model, itself where nothing is quantised.
     """
     return model if model.quantization is None else with_formats(model, None, model.dtype)
+
+
+def at_precision(model: Model, precision: str) -> Model:
+    """Return the model with its weights in another format.
+
+    Parameters
+    ----------
+    model : model as stored in its checkpoint.
+    precision : id of a format; ``checkpoint`` changes nothing but weights in 32 bits, which engines hold in 16.
+
+    Returns
+    -------
+    The model with the formats of its layers.
+    """
+    if precision == "checkpoint":
+        whole = model.quantization is None and model.dtype == "fp32"
+        return with_formats(replace(model, dtype="bf16"), None, "bf16") if whole else model
+    entry = format_entry(precision)
+    if entry["kernel"] == "native" and float(entry["bits"]) >= 16:
+        return with_formats(replace(model, dtype=precision), None, precision)
+    activation = {"fp8": "fp8", "fp8-block": "fp8", "mxfp8": "fp8", "int8": "int8", "nvfp4": "fp4"}.get(precision)
+    return with_formats(model, Quantization(format=precision, activation=activation), model.dtype)
 
 
 def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from roofplan.catalogue import format_entry
 from roofplan.laws import Number, larger, matmul, smaller, where
 from roofplan.operations.attention import attention_operations, latent_operations
 from roofplan.operations.table import (
@@ -25,7 +26,6 @@ from roofplan.operations.table import (
     all_reduce_of,
     compute_format,
     element_bytes,
-    format_entry,
     label_of,
     product,
     quantising_kernels,

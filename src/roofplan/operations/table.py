@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from roofplan import catalogue
-from roofplan.catalogue.codec import Table
+from roofplan.catalogue import format_entry
 from roofplan.laws import Number, larger, matmul, memory, parameters
 from roofplan.records.model import Attention, Group, LatentAttention, Linear, Model, Recurrence
 from roofplan.records.strategy import Strategy
@@ -192,21 +192,6 @@ def bits(format_id: str) -> tuple[float, float, float]:
     entry = catalogue.formats()[base]
     size = float(group) if group else WHOLE_COLUMN if format_id.endswith("-channel") else float(entry.get("group", 1))
     return float(entry["bits"]), size, float(entry.get("scale_bits", 0.0))
-
-
-def format_entry(format_id: str) -> Table:
-    """Return the catalogue entry of a format, without its group suffix.
-
-    Parameters
-    ----------
-    format_id : number format of weights or cache, such as ``fp8`` or ``awq-g64``.
-
-    Returns
-    -------
-    Entry of the catalogue.
-    """
-    base = format_id.partition("-g")[0].removesuffix("-channel")
-    return catalogue.formats()[base]
 
 
 @lru_cache(maxsize=256)

@@ -13,6 +13,7 @@ import numpy as np
 
 from roofplan import catalogue
 from roofplan.errors import NoPlan
+from roofplan.hf.quantization import at_precision
 from roofplan.operations.table import element_bytes
 from roofplan.pool.costs import alike_of, decoding, layer_weights, problem_of, rooms
 from roofplan.pool.layout import Layout, Problem
@@ -29,7 +30,7 @@ from roofplan.records.calibration import Fit
 from roofplan.records.pool import CLIENT, LAST, Member
 from roofplan.records.source import GRADES
 from roofplan.records.terms import Term, total
-from roofplan.serving.space import at_precision, held_by
+from roofplan.serving.space import held_by
 from roofplan.timing.figures import Metric
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.errors import InputError, choice, nearest
+from roofplan.hf.quantization import at_precision
 from roofplan.inputs import Pooled
 from roofplan.money.energy import electricity
 from roofplan.operations.table import element_bytes
@@ -20,7 +21,7 @@ from roofplan.records.source import Sourced, stated
 from roofplan.records.workload import Workload
 from roofplan.serving.request import check_served, known_format, lengths_of
 from roofplan.serving.rules import supported
-from roofplan.serving.space import at_precision, cache_format, held_by, refuses_format
+from roofplan.serving.space import cache_format, held_by, refuses_format
 
 ENGINE = "llama.cpp"
 """Engine whose constants time the stages: it runs on the cards of homes of all makers."""

@@ -42,7 +42,6 @@ from roofplan.serving.prediction import Prediction, predict, token_time
 from roofplan.serving.rules import legal, supported
 from roofplan.serving.run import ladder, search, warnings_of
 from roofplan.serving.space import (
-    at_precision,
     cache_format,
     check_pins,
     choose_engine,
@@ -68,7 +67,6 @@ __all__ = [
     "Tally",
     "UnderLoad",
     "all_in_cost",
-    "at_precision",
     "batched_tokens",
     "better",
     "bound_of",

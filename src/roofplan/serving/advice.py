@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from roofplan.catalogue.machines import resized
+from roofplan.hf.quantization import at_precision
 from roofplan.operations.table import element_bytes
 from roofplan.records.calibration import Fit
 from roofplan.records.ties import TIE
@@ -15,7 +16,7 @@ from roofplan.serving.evaluate import evaluate
 from roofplan.serving.order import objective, ordered
 from roofplan.serving.plan import Improvement, Plan, Request, Result, Standing, Tally
 from roofplan.serving.settings import names_of
-from roofplan.serving.space import at_precision, narrower, refuses_format
+from roofplan.serving.space import narrower, refuses_format
 
 
 def standing(plan: Plan, asked: Request, fit: Fit) -> Standing | None:

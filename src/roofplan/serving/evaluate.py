@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from roofplan import money
+from roofplan.hf.quantization import at_precision
 from roofplan.laws import Number
 from roofplan.records import units
 from roofplan.records.calibration import Fit
@@ -24,7 +25,6 @@ from roofplan.serving.settings import names_of, with_settings
 from roofplan.serving.setups import Footprints, Grid, Setup
 from roofplan.serving.space import (
     COMPETING,
-    at_precision,
     cache_format,
     choose_engine,
     held_by,

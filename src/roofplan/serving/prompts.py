@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from roofplan.catalogue import format_entry
 from roofplan.laws import Number, batching, larger, pipeline, smaller, up
-from roofplan.operations.table import Step, format_entry
+from roofplan.operations.table import Step
 from roofplan.records.engine import Engine
 from roofplan.records.model import Dense, Layer, Model
 from roofplan.records.strategy import Strategy

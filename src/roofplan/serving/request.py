@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from roofplan import catalogue
+from roofplan.catalogue import format_entry
 from roofplan.catalogue.machines import LARGEST_BOX, box_size, machine
 from roofplan.errors import ConfigError, InputError, UnitError, UnsupportedFeature, choice, nearest
 from roofplan.inputs import Lengths, Load, ServeInputs, Text
 from roofplan.money.machine import OwnershipTerms
-from roofplan.operations.table import format_entry
 from roofplan.records import units
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine, Server
@@ -97,6 +99,10 @@ def _engine_to_set(name: str | None, machines: Sequence[Machine], model: Model, 
 REFUSED = {"int4": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "4bit": "awq, gptq, q4_k_m, nvfp4 or mxfp4"}
 
 
+HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+"""A name on the Hub: its owner and its own."""
+
+
 def hub_name(asked: object) -> str:
     """Return the Hub name by which the user gave a model, empty for a path, an object or the catalogue's own id.
 
@@ -116,7 +122,8 @@ def hub_name(asked: object) -> str:
     name = str(asked).removeprefix("hf:") if isinstance(asked, str) else ""
     identity = catalogue.aliases("models").get(name.lower())
     if identity is None or name.lower() == identity:
-        return name if str(asked).startswith("hf:") else ""
+        of_hub = HUB_NAME.fullmatch(name) and identity is None and not Path(name).exists()
+        return name if of_hub or str(asked).startswith("hf:") else ""
     if "/" in name:
         return name
     owner = str(catalogue.model_table(identity).get("hub", "")).partition("/")[0]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from roofplan.operations.table import bits, format_entry
+from roofplan.catalogue import format_entry
+from roofplan.operations.table import bits
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import CPU, OWN, Machine
 from roofplan.records.model import Attention, FeedForward, Group, LatentAttention, Mixer, Mixture, Model

@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import lru_cache
 
 from roofplan import catalogue
+from roofplan.catalogue import format_entry
 from roofplan.errors import StrategyError
 from roofplan.hf.quantization import with_formats
 from roofplan.operations import whole_model
-from roofplan.operations.table import Step, format_entry
+from roofplan.operations.table import Step
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import CPU, Machine
-from roofplan.records.model import LatentAttention, Layer, Mixer, Model, Quantization, Stack
+from roofplan.records.model import LatentAttention, Layer, Mixer, Model, Stack
 from roofplan.records.strategy import Strategy, divisors
 from roofplan.serving.rules import supported
 from roofplan.timing.kernels import PRODUCTS
@@ -82,28 +83,6 @@ def refused_device(name: str | None, machine: Machine, precision: str) -> str:
         reads = "" if precision == "checkpoint" else f" that reads {precision}"
         return f"no engine of the catalogue{reads} runs on {machine.device.id}"
     return supported(named_engine(name), machine) or ""
-
-
-def at_precision(model: Model, precision: str) -> Model:
-    """Return the model with its weights in another format.
-
-    Parameters
-    ----------
-    model : model as stored in its checkpoint.
-    precision : id of a format; ``checkpoint`` changes nothing but weights in 32 bits, which engines hold in 16.
-
-    Returns
-    -------
-    The model with the formats of its layers.
-    """
-    if precision == "checkpoint":
-        whole = model.quantization is None and model.dtype == "fp32"
-        return with_formats(replace(model, dtype="bf16"), None, "bf16") if whole else model
-    entry = format_entry(precision)
-    if entry["kernel"] == "native" and float(entry["bits"]) >= 16:
-        return with_formats(replace(model, dtype=precision), None, precision)
-    activation = {"fp8": "fp8", "fp8-block": "fp8", "mxfp8": "fp8", "int8": "int8", "nvfp4": "fp4"}.get(precision)
-    return with_formats(model, Quantization(format=precision, activation=activation), model.dtype)
 
 
 @lru_cache(maxsize=256)

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from roofplan.catalogue import format_entry
 from roofplan.laws import Number, larger, smaller, where
 from roofplan.laws.roofline import serial_time
 from roofplan.operations import draft_operations, encoder_operations, head_operations, layer_operations, stage_contents
-from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step, format_entry
+from roofplan.operations.table import ROUTED_EXPERTS, Operation, Split, Step
 from roofplan.records.engine import AHEAD, Engine, Software
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model

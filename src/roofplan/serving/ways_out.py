@@ -12,6 +12,7 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import machine as machines
 from roofplan.catalogue.machines import resized
 from roofplan.errors import InputError, Remedy
+from roofplan.hf.quantization import at_precision
 from roofplan.operations.table import element_bytes
 from roofplan.records import units
 from roofplan.records.calibration import Fit
@@ -20,7 +21,7 @@ from roofplan.serving.evaluate import DEMANDS, against_limits, evaluate
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Tally
 from roofplan.serving.setups import MOST_SEATS
-from roofplan.serving.space import COMPETING, at_precision, choose_engine, narrower, refuses_format
+from roofplan.serving.space import COMPETING, choose_engine, narrower, refuses_format
 
 
 @dataclass(frozen=True, slots=True)

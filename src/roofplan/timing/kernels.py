@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from roofplan.catalogue import format_entry
 from roofplan.laws import Number, attention, larger, matmul, roofline, where
-from roofplan.operations.table import HANDOVER, ROUTED_EXPERTS, Operation, element_bytes, format_entry
+from roofplan.operations.table import HANDOVER, ROUTED_EXPERTS, Operation, element_bytes
 from roofplan.records.terms import Numbers, Term
 from roofplan.timing.network import MESSAGES, Ranks, message_time
 from roofplan.timing.rates import QUANTISED, Rates

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from roofplan import catalogue
+from roofplan.catalogue import format_entry
 from roofplan.evidence.fits.engines import LEAST, steady_run
 from roofplan.evidence.fits.fitting import entry, merged, spread
 from roofplan.evidence.fits.runs import REMEMBERED, At, usable
@@ -19,7 +20,6 @@ from roofplan.evidence.inference import LARGEST_QUEUE, InferenceCase, tells_late
 from roofplan.evidence.rows import Skipped
 from roofplan.evidence.serving_figures import simulated
 from roofplan.operations import STATE_SCAN
-from roofplan.operations.table import format_entry
 from roofplan.records.calibration import Constant, Fit
 from roofplan.records.engine import EAGER
 from roofplan.records.terms import Term

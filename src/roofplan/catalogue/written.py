@@ -99,9 +99,23 @@ def format_in_name(name: str, names: Mapping[str, str], *, mlx: bool = False) ->
     >>> format_in_name("Qwen2.5-72B-Instruct-GPTQ-Int4", {}), format_in_name("unsloth/llama-3-8b-bnb-4bit", {}), format_in_name("llama-3-8b", {})
     ('gptq', 'bnb-nf4', None)
     """
-    words = [word for word in re.split(r"[\s,:()-]+", name.lower().rsplit("/", 1)[-1]) if FORMAT.match(word)]
+    words = _format_words(name)
     found = format_of("-".join(words) if "bnb" in words else " ".join(words), names, mlx=mlx) if words else None
     return None if found == "checkpoint" else found
+
+
+def states_format(name: str) -> bool:
+    """Return whether the name of a checkpoint states a format, known or not, other than 16 bits.
+
+    >>> states_format("gemma-3-27b-it-GGUF"), states_format("gemma-3-27b-it"), states_format("gemma-3-27b-bf16")
+    (True, False, False)
+    """
+    return any(word not in {"bf16", "fp16"} for word in _format_words(name))
+
+
+def _format_words(name: str) -> list[str]:
+    """Return the words of a name that say how its weights are stored."""
+    return [word for word in re.split(r"[\s,:()-]+", name.lower().rsplit("/", 1)[-1]) if FORMAT.match(word)]
 
 
 def cache_of(text: str) -> str | None:
