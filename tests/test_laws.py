@@ -275,4 +275,5 @@ def test_dies_with_spare_units_survive_so_many_defects_outside_of_what_is_critic
 
 def test_activations_at_their_peak():
     """7 tokens of two hidden states of 10 and one of 30, 2 B each; 3 samples of 100 logits in 2 B and once more in fp32."""
-    assert memory.activation_peak_bytes(7, 10, 30, 2, 3, 100) == 7 * 50 * 2 + 3 * 100 * (2 + 4)
+    assert memory.activation_peak_bytes(7, 10, 30, 2, 3, 100, 6) == 7 * 10 * 2 + 3 * 100 * 6
+    assert memory.activation_peak_bytes(70, 10, 30, 2, 3, 100, 6) == 70 * 50 * 2

@@ -169,13 +169,18 @@ def _ledger(
     model: Model, strategy: Strategy, place: Machine, engine: Engine, started: Startup, cache_bytes: float
 ) -> Ledger:
     """Return our ledger of the same start."""
-    share = started.number("utilization")
-    if share is not None and "memory_share" in engine.defaults and "memory_share" not in engine.stated:
-        engine = with_settings(engine, {"memory_share": share})
+    printed = {name: started.number(line) for name, line in PRINTED.items()}
+    printed["memory_share"] = printed["memory_share"] if "memory_share" in engine.defaults else None
+    stated = {name: value for name, value in printed.items() if value is not None and name not in engine.stated}
+    engine = with_settings(engine, stated) if stated else engine
     longest = int(started.number("longest") or model.max_positions or 4096)
     load = Workload(input=max(1, longest - 1), output=1, context=longest)
     feet = footprints(model, strategy, cache_bytes)
     return ledger(model, strategy, place, engine, load, feet)
+
+
+PRINTED = {"memory_share": "utilization", "batched_tokens": "batched", "sequences": "sequences"}
+"""Setting -> the line of a log that prints it."""
 
 
 def _blocks(
@@ -374,9 +379,8 @@ def _notes(
         last = math.ceil(blocks.longest / blocks.block) * blocks.block
         yield f"lengths of {first:,} to {last:,} tokens take the same {blocks.request:,} blocks, so that neighbours differ only at multiples of {blocks.block}"
     if started.engine in {"vllm", "sglang"}:
-        split = float(strategy.tp)
         widest = max(foot.widest for foot in footprints(model, strategy, 2.0))
-        each = laws.activation_peak_bytes(1000.0, model.hidden, widest, ACTIVATION_BYTES, 0.0, model.vocabulary / split)
+        each = laws.activation_peak_bytes(1000.0, model.hidden, widest, ACTIVATION_BYTES, 0.0, 0.0, 0.0)
         per = float(each) / 2**20
         flag = "--max-num-batched-tokens" if started.engine == "vllm" else "--chunked-prefill-size"
         without = " (without chunked prefill: of --max-model-len, so that a longer limit can leave a smaller cache)"

@@ -192,21 +192,22 @@ LOGIT_COPY = 4.0
 
 
 def activation_peak_bytes(
-    tokens: Number, hidden: Number, widest: Number, element: Number, sampled: Number, vocabulary: Number
+    tokens: Number, hidden: Number, widest: Number, element: Number, sampled: Number, vocabulary: Number, logit: Number
 ) -> Number:
-    """Return the peak activation memory of an inference step: T (2 h + widest) b + sampled V (b + 4).
+    """Return the peak activation memory of an inference step: the larger of T (2 h + widest) b and T h b + sampled V l.
 
-    Two residual streams and the widest intermediate of one layer are live at once. Logits are kept in the activation
-    type and copied to fp32 for sampling.
+    Two residual streams and the widest intermediate of one layer are live at once. When their last hidden states are sampled from, the
+    layers' tensors are gone, and several copies of the logits are live.
 
     Parameters
     ----------
     tokens : tokens of the largest step T [1].
     hidden : width of the residual stream h [1].
     widest : widest pair of tensors of any layer, on one rank [1].
-    element : bytes per activation [B].
+    element : bytes per activation b [B].
     sampled : positions whose logits are computed [1].
-    vocabulary : rows of the head on one rank [1].
+    vocabulary : rows of the head whose logits are on one rank V [1].
+    logit : bytes of all copies of one logit l [B].
 
     Returns
     -------
@@ -214,11 +215,11 @@ def activation_peak_bytes(
 
     Notes
     -----
-    Domain: no autograd, layer by layer. Source: lifetimes of the tensors of one layer; fp32 logits as in vLLM's sampler.
+    Domain: no autograd, layer by layer. Source: lifetimes of the tensors of one layer; the copies are those of an engine's sampler.
 
     Examples
     --------
-    >>> activation_peak_bytes(8192, 8192, 7168 * 3, 2, 1024, 128256 / 8) < 1e9
+    >>> activation_peak_bytes(8192, 8192, 7168 * 3, 2, 1024, 128256 / 8, 6) < 1e9
     True
     """
-    return tokens * (2 * hidden + widest) * element + sampled * vocabulary * (element + LOGIT_COPY)
+    return larger(tokens * (2 * hidden + widest) * element, tokens * hidden * element + sampled * vocabulary * logit)

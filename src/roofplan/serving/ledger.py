@@ -364,6 +364,7 @@ def _stage_ledger(
     step_tokens = min(
         batched_tokens(engine, machine, workload), default(engine, "micro_batch", machine, tensor) or math.inf
     )
+    copies = engine.memory.get("logit")  # stated where every rank samples from all logits
     activations = float(
         memory.activation_peak_bytes(
             step_tokens,
@@ -371,7 +372,8 @@ def _stage_ledger(
             foot.widest,
             ACTIVATION_BYTES,
             min(sequences, step_tokens),
-            model.vocabulary / split.attention,
+            model.vocabulary if copies else model.vocabulary / split.attention,
+            copies.value if copies else ACTIVATION_BYTES + memory.LOGIT_COPY,
         )
     )
     runtime = engine.memory["runtime_context"].value
