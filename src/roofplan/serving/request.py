@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from roofplan import catalogue
-from roofplan.catalogue import format_entry
 from roofplan.catalogue.machines import LARGEST_BOX, box_size, machine
 from roofplan.errors import ConfigError, InputError, UnitError, UnsupportedFeature, choice, nearest
 from roofplan.inputs import Lengths, Load, ServeInputs, Text
@@ -63,7 +62,7 @@ def request_of(
         other = catalogue.stand_in("engines", engine)
         known = catalogue.find("engines", engine, "--engine")
         engine = engine if other else known
-    formats = precisions(asked.precision, "--precision")
+    formats = tuple(dict.fromkeys(_as_published(one, model) for one in precisions(asked.precision, "--precision")))
     request = Request(
         model=model,
         machines=machines,
@@ -167,18 +166,27 @@ def known_format(name: str, argument: str) -> str:
             argument=argument,
             value=name,
         )
-    try:
-        format_entry(lowered)
-    except KeyError:
-        near = nearest(lowered, catalogue.formats())
+    known: Collection[str] = catalogue.formats()
+    groups = " (awq-g32 and the like name a group)"
+    if argument == "--kv-precision":
+        kept = {name.partition("_e")[0] for one in catalogue.ids("engines") for name in catalogue.engine(one).kv}
+        known, groups = [one for one in known if one in kept or "kv" in catalogue.formats()[one]], ""
+    base = lowered.partition("-g")[0].removesuffix("-channel")
+    if base not in catalogue.formats() or (argument == "--kv-precision" and lowered not in known):
         raise InputError(
-            f"{argument}: no format {name!r}. Accepted: any, {', '.join(catalogue.formats())} (awq-g32 and the like name a group)",
+            f"{argument}: no format {name!r}. Accepted: any, {', '.join(known)}{groups}",
             code="unknown_precision",
             argument=argument,
             value=name,
-            nearest=near,
-        ) from None
+            nearest=nearest(lowered, known),
+        )
     return lowered
+
+
+def _as_published(precision: str, model: Model) -> str:
+    """Return ``checkpoint`` for the format in which a model is published, else the format; 8-bit floats in blocks are 8-bit floats."""
+    own = model.quantization.format if model.quantization else model.dtype
+    return "checkpoint" if precision == own or (precision == "fp8" and own.startswith("fp8-")) else precision
 
 
 def precisions(text: str | None, argument: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from roofplan import money
 from roofplan.catalogue.machines import fewer_ports, with_all_ports
+from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.serving.advice import smaller, standing
 from roofplan.serving.certainty import uses
@@ -125,6 +127,17 @@ def _fewer_ports(plan: Plan) -> list[tuple[str, str]]:
     return fewer_ports(plan.machine, sold, "a token", less)
 
 
+def _behind_one_front_end(plan: Plan) -> list[tuple[str, str]]:
+    """Return a warning where a plan answers more requests than one front end, which all its replicas share, is predicted to read."""
+    answered = plan.metrics["output_tokens_per_second"].value / plan.workload.output
+    busy = answered * float(plan.rates.front)
+    if busy <= 1.0:
+        return []
+    most = units.significant(1.0 / float(plan.rates.front))
+    said = f"{units.significant(answered)} requests a second need {math.ceil(busy)} front ends: one is predicted to read {most}, one after the other"
+    return [("front_end", said)]
+
+
 def warnings_of(plan: Plan) -> list[tuple[str, str]]:
     """Return the warnings about a plan.
 
@@ -149,6 +162,7 @@ def warnings_of(plan: Plan) -> list[tuple[str, str]]:
     name = plan.model.architecture
     if listed and name.endswith(("ForCausalLM", "LMHeadModel")) and name not in listed:
         out.append(("unlisted", f"{plan.engine.id}'s list of models does not name {name}: it may not load"))
+    out += _behind_one_front_end(plan)
     out += _fewer_ports(plan)
     if plan.machine.device.geforce_licence:
         out.append(("geforce_licence", "the GeForce driver licence forbids data centres (blockchain aside)"))

@@ -34,7 +34,8 @@ def choose_engine(name: str | None, machine: Machine, model: Model, precision: s
         found = catalogue.engine(catalogue.find("engines", candidate, "--engine"))
         if supported(found, machine) is None:
             return found
-    return None
+    earlier = sorted(map(catalogue.engine, catalogue.ids("engines")), key=lambda one: one.released, reverse=True)
+    return next((one for one in earlier if one.name in COMPETING and supported(one, machine) is None), None)
 
 
 def named_engine(name: str) -> Engine:

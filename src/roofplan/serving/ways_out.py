@@ -17,9 +17,11 @@ from roofplan.operations.table import element_bytes
 from roofplan.records import units
 from roofplan.records.calibration import Fit
 from roofplan.records.hardware import Accelerator, Machine
+from roofplan.serving.defaults import default
 from roofplan.serving.evaluate import DEMANDS, against_limits, evaluate
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Tally
+from roofplan.serving.settings import names_of
 from roofplan.serving.setups import MOST_SEATS
 from roofplan.serving.space import COMPETING, choose_engine, narrower, refuses_format
 
@@ -79,7 +81,7 @@ LIMITS = (
 """Limits that can be relaxed."""
 
 CHANGES_STRATEGY, CHANGES_ENGINE, CHANGES_CACHE = 0.2, 0.3, 0.35
-"""Size of a change of degrees, of the engine and of the cache format; numeric changes have the ln of their ratio
+"""Size of a change of degrees or back to an engine's own share of memory, of the engine and of the cache format; numeric changes have the ln of their ratio
 [1]."""
 
 MOST_WAYS = 5
@@ -235,7 +237,13 @@ def _changed(asked: Request, machine: Machine, fit: Fit) -> Iterator[Change]:
         for change in formats
         for more in _other_sizes(change.asked, machine, FEW_TIMES)
     )
-    others = (*_other_engines(here, machine), *formats, *_other_sizes(here, machine, LARGER), *both)
+    others = (
+        *_usual_share(here, machine),
+        *_other_engines(here, machine),
+        *formats,
+        *_other_sizes(here, machine, LARGER),
+        *both,
+    )
     for change in (*others, *_licensed(here, machine)):
         yield replace(change, flags=shown | change.flags)
         if asked.pins:
@@ -248,6 +256,21 @@ def _changed(asked: Request, machine: Machine, fit: Fit) -> Iterator[Change]:
     if asked.pins:
         yield Change(flags=shown | {"--strategy": ""}, asked=replace(here, pins={}), size=CHANGES_STRATEGY)
     yield from _shorter(here, shown, fit)
+
+
+def _usual_share(asked: Request, machine: Machine) -> Iterator[Change]:
+    """Yield the engine's own share of the memory where the user states a smaller one."""
+    stated, engine = (
+        asked.settings.get("memory_share"),
+        choose_engine(asked.engine, machine, asked.model, asked.precisions[0]),
+    )
+    usual = default(engine, "memory_share", machine) if engine else None
+    if engine is None or stated is None or usual is None or stated >= usual:
+        return
+    settings = {**asked.settings, "memory_share": usual}
+    own = {flag: name for name, flag in names_of(engine).items()}
+    text = ",".join(f"{own[flag]}={value:g}" for flag, value in settings.items())
+    yield Change(flags={"--set": text}, asked=replace(asked, settings=settings), size=CHANGES_STRATEGY)
 
 
 def _other_engines(asked: Request, machine: Machine) -> Iterator[Change]:
@@ -401,6 +424,7 @@ def _now(flag: str, asked: Request) -> str:
         "--precision": ",".join(asked.precisions),
         "--kv-precision": ",".join(asked.kv_precisions),
         "--strategy": ",".join(f"{name}={value}" for name, value in asked.pins.items()),
+        "--set": ",".join(f"{name}={value:g}" for name, value in asked.settings.items()),
     }
     return said[flag]
 

@@ -168,6 +168,11 @@ class Simulation:
         return len(self.load.requests) / self.seconds
 
     @property
+    def front_end(self) -> float:
+        """Share of time in which the front end reads requests, one after the other for all replicas [1]."""
+        return self.requests_per_second * float(self.deployment.rates.front)
+
+    @property
     def output_tokens_per_second(self) -> float:
         """Output tokens per second of all replicas [token/s]."""
         return float(self.load.requests.outputs.sum()) / self.seconds

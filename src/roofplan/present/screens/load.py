@@ -24,6 +24,9 @@ TITLES = {
 LONG = 100.0
 """Time from which a row is written in seconds [s]."""
 
+FRONT_END_BINDS = 0.9
+"""Share of time in which the front end reads requests from which a queue is said to be its own [1]."""
+
 COLUMN = 9
 """Width of a column of percentiles [1]."""
 
@@ -44,6 +47,9 @@ def simulate_screen(felt: Felt, page: Page) -> None:
     if seen.saturated:
         text = f"saturated: the queue grows by {units.significant(seen.growth)} req/s; times depend on how long the load lasts"
         page.line(page.paint(text, "warning"))
+        if seen.front_end > FRONT_END_BINDS:
+            text = f"the front end binds: it takes {1e3 * float(seen.deployment.rates.front):.3g} ms a request, one after the other"
+            page.line(page.paint(text, "warning"))
     for line in (*_limits(felt), *_helps(felt), *_foot(felt)):
         page.line(line)
 
