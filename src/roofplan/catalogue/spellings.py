@@ -23,6 +23,9 @@ FORMAT = re.compile(
 )
 """Words of a name for the number format of a checkpoint."""
 
+IN_BLOCKS = re.compile(r"[\s_.-]+(?:ud[\s_-])?i?q\d_\w+$", re.IGNORECASE)
+"""What ends the name of a file of weights in blocks, such as ``-UD-Q4_K_XL``."""
+
 DATE = re.compile(r"^(\d{4}|\d{6}|\d{8})$")
 
 
@@ -77,10 +80,10 @@ def bare(name: str) -> tuple[str, frozenset[str]]:
     ('Qwen3-235B-A22B', frozenset({'2507'}))
     >>> bare("DeepSeek-R1-0528-NVFP4-v2"), bare("Mistral-7B-v3")
     (('DeepSeek-R1', frozenset({'0528'})), ('Mistral-7B-v3', frozenset()))
-    >>> bare("DeepSeek-R1-Distill-8B")
-    ('DeepSeek-R1-Distill-8B', frozenset())
+    >>> bare("DeepSeek-R1-Distill-8B"), bare("llama-2-13b-chat.Q4_K_M")
+    (('DeepSeek-R1-Distill-8B', frozenset()), ('llama-2-13b', frozenset()))
     """
-    rest, dates = plain(name), set()
+    rest, dates = IN_BLOCKS.sub("", plain(name)), set()
     if (packed := re.search(r"^(.+[\s_-]([^\s_-]+))[\s_-]v\d$", rest)) and FORMAT.match(packed[2].lower()):
         rest = packed[1]  # packed anew
     while match := re.search(r"^(.+?)[\s_-]+([^\s_-]+)$", rest):

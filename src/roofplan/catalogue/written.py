@@ -115,7 +115,7 @@ def states_format(name: str) -> bool:
 
 def _format_words(name: str) -> list[str]:
     """Return the words of a name that say how its weights are stored."""
-    return [word for word in re.split(r"[\s,:()-]+", name.lower().rsplit("/", 1)[-1]) if FORMAT.match(word)]
+    return [word for word in re.split(r"[\s,:()-]+|\.(?=i?q\d)", name.lower().rsplit("/", 1)[-1]) if FORMAT.match(word)]
 
 
 def cache_of(text: str) -> str | None:

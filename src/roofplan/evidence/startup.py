@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from roofplan import catalogue
 from roofplan.catalogue import format_entry
 from roofplan.catalogue.machines import machine as machine_of
 from roofplan.errors import InputError, RoofplanError, UnsupportedFeature, unwrap
 from roofplan.evidence.engines import engine_version
-from roofplan.hf.find import read_model
+from roofplan.hf.find import checkpoint_named, read_model
 from roofplan.inputs import MemoryInputs
 from roofplan.laws import memory as laws
 from roofplan.measure.startup import Startup
@@ -154,8 +156,15 @@ def _model(started: Startup, asked: MemoryInputs) -> Model:
     except RoofplanError as error:
         if asked.model is not None:
             raise
+        found = checkpoint_named(SHARD.sub("", Path(str(name)).name))
+        if found is not None:
+            return found
         message = f"the log names the model {name}, which is neither here nor in the catalogue: give --model"
         raise InputError(message, argument="--model", value=name, nearest=error.nearest) from None
+
+
+SHARD = re.compile(r"(?:-\d+-of-\d+)?\.gguf$")
+"""What ends the name of a file, or of one of several, of weights in blocks."""
 
 
 def _engine(started: Startup) -> Engine:
@@ -205,13 +214,19 @@ def _blocks(
     return found, []
 
 
+def _printed(started: Startup, name: str) -> float | None:
+    """Return the figure that a log prints, for the pool its keys and values together."""
+    pool = _pool(started) if name == "pool" else None
+    return pool[0] if pool else started.number(name)
+
+
 def _line(started: Startup, name: str, ours: float | None, how: str, unit: str = "B") -> Line:
     """Return a figure beside an estimate of ours, which need not agree to the digit."""
     said = started.said.get(name)
     return Line(
         name=name,
         unit=unit,
-        printed=started.number(name),
+        printed=_printed(started, name),
         rounding=None if said is None else said.rounding,
         ours=ours,
         low=None,
@@ -233,7 +248,7 @@ def _held(
             if started.number(name) is not None:
                 yield _line(started, name, None, "--on MACHINE sets our ledger beside it")
         return
-    yield _line(started, "capacity", book.capacity, "memory that the driver hands out")
+    yield _capacity(started, book)
     yield _line(
         started,
         "activations",
@@ -242,7 +257,22 @@ def _held(
     )
     yield _line(started, "runtime", book.runtime, "context and libraries")
     yield _line(started, "graphs", book.graphs, "captured graphs")
-    yield _line(started, "pool", book.pool, "what is left for the cache")
+    asked = started.number("longest") or started.number("tokens")
+    if started.engine == "llama.cpp" and asked is not None:
+        yield _line(started, "pool", book.footprint.request(asked), f"the cache of {asked:,.0f} tokens, as asked for")
+    else:
+        yield _line(started, "pool", book.pool, "what is left for the cache")
+
+
+def _capacity(started: Startup, book: Ledger) -> Line:
+    """Return the memory of a device, which holds at least what the log prints of weights and cache."""
+    found, pool = _line(started, "capacity", book.capacity, "memory that the driver hands out"), _pool(started)
+    held = (started.number("weights") or 0.0) + (pool[0] if pool else 0.0)
+    if held <= book.capacity:
+        return found
+    return replace(
+        found, exact=False, how=f"less than the {held / 2**30:.2f} GiB of weights and cache that the log prints"
+    )
 
 
 def _cached(

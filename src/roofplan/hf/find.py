@@ -62,7 +62,7 @@ def read_model(name: str) -> Model:
     cached = _from_hub_cache(name)
     if cached is not None:
         return hf.from_text(cached.read_bytes(), name)
-    meant = _meant(name) if len(name) <= catalogue.LONGEST_NAME else None
+    meant = checkpoint_named(name) if len(name) <= catalogue.LONGEST_NAME else None
     if meant is not None:
         return meant
     alike = named(name[: catalogue.LONGEST_NAME])
@@ -109,10 +109,20 @@ def from_stdin(argument: str) -> str:
         raise InputError(f"{argument}: standard input: {error}", argument=argument, value="-") from None
 
 
-def _meant(name: str) -> Model | None:
-    """Return the model of the catalogue that a spelling means, None for none; of another maker's checkpoint in the format that its name states.
+def checkpoint_named(name: str) -> Model | None:
+    """Return the model of the catalogue that a spelling means; of another maker's checkpoint in the format that its name states.
 
-    >>> _meant("Qwen/Qwen2.5-14B-Instruct-AWQ").quantization.format, _meant("unsloth/gemma-3-27b-it-GGUF")
+    Parameters
+    ----------
+    name : name of a checkpoint, with its owner or without.
+
+    Returns
+    -------
+    The model, with a warning where it stands for another checkpoint; None where the catalogue has none of that name.
+
+    Examples
+    --------
+    >>> checkpoint_named("Qwen/Qwen2.5-14B-Instruct-AWQ").quantization.format, checkpoint_named("unsloth/gemma-3-27b-it-GGUF")
     ('awq', None)
     """
     stored = named(name, as_stored=True) if "/" not in name else None

@@ -46,7 +46,9 @@ def _row(one: Line, page: Page) -> str:
     if one.exact:
         return f"{text}   exact, within the digits printed"
     low, high = _shown(one.low, one), _shown(one.high, one)
-    return page.paint(f"{text}   NOT between {low} and {high}", "warning")
+    return page.paint(
+        f"{text}   NOT {f'between {low} and {high}' if one.high is not None else f'at least {low}'}", "warning"
+    )
 
 
 def _shown(value: float | None, one: Line) -> str:
