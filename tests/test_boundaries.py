@@ -766,3 +766,132 @@ def test_searches_plan_strategies_by_their_own_budgets(monkeypatch):
     monkeypatch.setattr(Setup, "grid", compared)
     api.plan_serving("deepseek-r1", on="h200-sxm:8", engine="sglang-0.5.23", input=8000, output=500, concurrency=16)
     assert len(set(unlike)) > 1
+
+
+def test_a_load_s_cost_lies_inside_its_interval(run_json):
+    _, document = run_json(
+        "simulate", "llama-3.1-8b", "--on", "h100-sxm:1", "--rate", "2req/s", "--requests", "50", "--output", "32"
+    )
+    every = [one for one in document["metrics"].values() if one and one.get("low") is not None]
+    assert any(one["unit"] == "USD/Mtoken" and one["low"] < one["value"] for one in every)
+    assert all(one["low"] <= one["value"] <= one["high"] for one in every)
+
+
+def test_the_parts_of_a_path_are_all_its_runs_of_names():
+    from roofplan.hf.quantization import _parts
+
+    assert _parts("a.b.c") == {"a", "b", "c", "a.b", "b.c", "a.b.c"}
+
+
+@pytest.mark.parametrize(("share", "said"), [("50%", "recomputed=0.5"), ("100%", "recomputed=100%")])
+def test_a_layout_is_planned_again_with_its_share_of_recomputed_layers(run_json, share, said):
+    layout = f"tp=8,recompute=full,recomputed={share}"
+    _, document = run_json("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--strategy", layout)
+    assert said in document["plans"][0]["reproduce"]
+
+
+def test_random_counts_end_at_the_most_that_are_summed():
+    from roofplan.laws import batching
+
+    assert float(batching.random_count(1.0, 4.0)) == 4.0 + batching.MANY * 3.0
+
+
+def test_releases_beside_one_are_the_next_before_and_after():
+    from roofplan.evidence.alternatives import _releases_beside
+
+    names = [one.id for one in _releases_beside(catalogue.engine("vllm-0.20"))]
+    assert names == ["vllm-0.11", "vllm-0.33"]
+    assert [one.id for one in _releases_beside(catalogue.engine("vllm-0.2"))] == ["vllm-0.6"]
+
+
+@pytest.mark.parametrize(("high", "unsure"), [(0.4, False), (0.6, True)])
+def test_a_limit_that_the_slow_end_keeps_too_is_kept_surely(high, unsure):
+    from roofplan.load.statistics import objectives_of
+    from roofplan.present.screens.load import _limit
+    from roofplan.simulation.report import Judged
+
+    (limit,) = objectives_of("ttft=500ms@p99")
+    said = _limit(Judged(objective=limit, time=0.3, low=0.2, high=high), "limits")
+    assert said.endswith(", not surely") is unsure
+
+
+@pytest.mark.parametrize(("most", "kept"), [(np.inf, 3), (2, 8)])
+def test_members_that_are_alike_are_tried_no_more_often_than_hold_the_model(most, kept):
+    """Ten layers of 1 and a head of 1 on members of 7: two hold them, one more may ask; with a limit on layers any may be needed."""
+    from roofplan.pool.search import _useful
+
+    problem = SimpleNamespace(
+        weight=np.ones(10), head_weight=1.0, alike=[0] * 8, room=[7.0] * 8, layers=10, clients=[0], most=most
+    )
+    assert len(_useful(problem)) == kept
+
+
+def test_a_stage_that_holds_no_more_than_another_sets_no_pace():
+    from roofplan.operations import _stage_rows
+
+    assert set(_stage_rows((tuple(range(6)),), 6, 4)) == {(2.0, 0.0), (1.0, 1.0)}
+
+
+def test_a_matmul_of_several_copies_is_as_wide_as_all_of_them():
+    from roofplan.hf.blocks import linear
+    from roofplan.operations.activations import width
+
+    one = linear("mlp.up_proj", 64, 128)
+    assert float(width((replace(one, copies=4),), 2)) == 4 * float(width((one,), 2)) == 256.0
+
+
+def test_results_with_the_measure_come_before_others_by_its_value():
+    from roofplan.evidence.benchmarks import _place
+
+    def result(value):
+        return SimpleNamespace(by=lambda _: value, per_accelerator=2.0)
+
+    assert _place(result(5.0), "device") == (True, 5.0, 2.0)
+    assert _place(result(None), "device") == (False, 0.0, 2.0)
+
+
+def test_tokens_of_a_log_that_prints_no_cache_are_compared_with_nothing():
+    from roofplan.evidence.startup import explained
+    from roofplan.inputs import MemoryInputs
+    from roofplan.measure.startup import startup_of
+
+    text = (
+        "server_args=ServerArgs(model_path='x', tp_size=1, mem_fraction_static=0.8)\n"
+        "Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=62.08 GB, mem usage=15.00 GB.\n"
+        "max_total_num_tokens=1000, chunked_prefill_size=8192\n"
+    )
+    found = explained(startup_of(text), MemoryInputs(log="-", model="llama-3.1-8b"))
+    assert "tokens" not in {line.name for line in found.lines}
+
+
+def test_what_no_run_tells_is_a_guess_of_no_rows():
+    from roofplan.evidence.fits.prompts import fronts
+    from roofplan.evidence.fits.serving import _neutral_shares
+
+    assert {(one.rows, one.kind) for one in _neutral_shares()} == {(0, "guess")}
+    assert [one.spread for one in fronts({}) if one.scope == "any"] == [0.7]
+    told = fronts({"vllm": [0.002] * 40, "sglang": [0.003] * 40})
+    assert [one.spread for one in told if one.scope == "any"] == [0.7]
+
+
+def test_a_page_holds_only_numbers_that_json_has():
+    from roofplan.present.charts.page import page
+
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        page("title", "text", [{"data": math.nan}])
+
+
+def test_a_spelling_without_its_tuning_is_found():
+    from roofplan.catalogue.spellings import named
+
+    assert named("codegemma-1.1-7b") == "gemma-7b"
+    assert named("codegemma-1.1-2b") != "gemma-7b"
+
+
+def test_a_published_run_beside_a_plan_has_a_predicted_time():
+    from roofplan.evidence.nearest import _by_id, _predicted
+    from roofplan.timing.figures import Metric
+
+    fit = catalogue.shipped_fit()
+    found = (_predicted(row, fit)[1] for row in _by_id().values())
+    assert isinstance(next(one for one in found if one is not None), Metric)

@@ -30,7 +30,7 @@ from roofplan.serving.settings import settings_of, with_settings
 from roofplan.serving.space import held_by
 
 KV_TYPES = {
-    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2"), "fp8"),
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"), "fp8"),
     **dict.fromkeys(("bfloat16", "bf16"), "bf16"),
     **dict.fromkeys(("float16", "f16"), "fp16"),
     "f32": "fp32",
@@ -117,7 +117,9 @@ def explained(started: Startup, asked: MemoryInputs) -> Explained:
     degrees = pins(asked.strategy)
     tensor = degrees.get("tp") or int(started.number("tensor") or 1)
     pipeline = degrees.get("pp") or int(started.number("pipeline") or 1)
-    strategy = Strategy(tp=tensor, pp=pipeline)
+    strategy = Strategy(
+        tp=tensor, pp=pipeline, attention_dp=degrees.get("attention_dp") or int(started.number("attention") or 1)
+    )
     given = settings_of(asked.set, engine)
     printed = started.word("cache_type") or "auto"
     own = model.dtype if model.dtype != "fp32" else "bf16"
