@@ -318,3 +318,37 @@ def test_a_log_is_read_beside_the_version_that_wrote_it(line, version, engine):
 def test_other_engines_print_versions_too(engine, line, profile):
     """A shallow clone of llama.cpp counts one build."""
     assert _engine(Startup(engine, _said(engine, [line]))).id == profile
+
+
+def test_a_log_that_prints_more_than_a_device_holds_does_not_agree():
+    found = read("vllm-issue-10517-20k.log", model="llama-3.1-8b", on="rtx-4060:1")
+    assert not found.holds
+    assert figure(found, "capacity").exact is False
+    assert read("vllm-issue-10517-20k.log", model="llama-3.1-8b", on="rtx-3090:1").holds
+
+
+def test_ranks_of_data_parallel_attention_are_read():
+    text = (
+        "server_args=ServerArgs(tp_size=8, dp_size=8, enable_dp_attention=True, mem_fraction_static=0.8)\n"
+        "KV Cache is allocated. #tokens: 100, KV size: 1.00 GB\n"
+    )
+    asked = MemoryInputs(log="-", model="deepseek-v3", on="h200-sxm:8")
+    apart = explained(startup_of(text), asked)
+    together = explained(startup_of(text.replace("dp_size=8, enable_dp_attention=True, ", "")), asked)
+    assert figure(apart, "weights").ours > 1.1 * figure(together, "weights").ours
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["/models/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", "Llama-3.1-8B-Instruct-UD-Q4_K_XL-00001-of-00002.gguf"],
+)
+def test_a_file_of_blocks_names_its_model_and_format(file):
+    text = (
+        f"llama_model_loader: loaded meta data with 33 key-value pairs and 292 tensors from {file} (version GGUF V3)\n"
+        "load_tensors:        CUDA0 model buffer size =  4403.49 MiB\n"
+        "llama_context: n_ctx         = 8192\n"
+        "llama_kv_cache_unified: size = 1024.00 MiB (  8192 cells,  32 layers,  1 seqs), K (f16): 512 MiB, V (f16): 512 MiB\n"
+    )
+    found = explained(startup_of(text), MemoryInputs(log="-", on="rtx-4090:1"))
+    assert found.model.quantization.format == "q4_k_m"
+    assert figure(found, "pool").ours == figure(found, "pool").printed == 2**30

@@ -34,7 +34,7 @@ OUTPUT = {
     "csv": (None, "write every row to FILE"),
     "html": (None, "write the answer with its pictures to FILE"),
     "emit": (None, "print only the launch line"),
-    "request": (None, "read the inputs of an earlier JSON answer from FILE or -"),
+    "request": (None, "read the inputs of an earlier JSON answer of this command from FILE or -"),
 }
 """How an answer may leave: defaults and what they mean."""
 

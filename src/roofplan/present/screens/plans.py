@@ -118,7 +118,7 @@ def head_lines(plan: Plan) -> list[str]:
 
 def load_text(plan: Plan) -> str:
     """Return at which load a token's cost is counted."""
-    return "at full load" if plan.utilisation == 1.0 else f"at {plan.utilisation:.0%} of full load"
+    return "at full load" if plan.utilisation == 1.0 else f"at {plan.utilisation:.0%} of what these users could ask for"
 
 
 def bar(plan: Plan, width: int = 40) -> str:
