@@ -80,7 +80,9 @@ class Arriving(Rated, Lengths):
 class Load(OfModel, Lengths):
     """A question of a model that is served."""
 
-    on: tuple[str, ...] = asked(MACHINES + "; without a count the usual ones compete; absent: the whole catalogue", (), reads="machine")
+    on: tuple[str, ...] = asked(
+        MACHINES + "; without a count the usual ones compete; absent: the whole catalogue", (), reads="machine"
+    )
     context: Text | None = asked("longest request to admit; default: next power of two above input + output")
     engine: str | None = asked(
         "vllm, sglang, tensorrt-llm, llama.cpp, a version such as vllm-0.11, or any to let them compete"

@@ -81,7 +81,8 @@ def in_gguf(model: Model, precision: str) -> bool:
 def refused_device(name: str | None, machine: Machine, precision: str) -> str:
     """Return why the requested engine does not run on a machine, or that no engine reads the weights there."""
     if name is None or name == "any":
-        reads = "" if precision == "checkpoint" else f" that reads {precision}"
+        runs = any(supported(one, machine) is None for one in map(catalogue.engine, catalogue.ids("engines")))
+        reads = f" that reads {precision}" if runs and precision != "checkpoint" else ""
         return f"no engine of the catalogue{reads} runs on {machine.device.id}"
     return supported(named_engine(name), machine) or ""
 

@@ -296,7 +296,8 @@ def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:
     )
     if asked.kv_precisions == ("checkpoint",) and native:
         yield Change(flags={"--kv-precision": "fp8"}, asked=replace(asked, kv_precisions=("fp8",)), size=CHANGES_CACHE)
-    for precision in narrower(machine):
+    own = engine.weights if engine is not None and engine.stands_for and unread else ()
+    for precision in (*narrower(machine), *own):
         there = (
             math.floor(8.0 * element_bytes(precision)) / 8.0
         )  # without scales, so formats of equal width are equal changes

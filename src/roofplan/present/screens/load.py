@@ -64,7 +64,7 @@ def _head(felt: Felt) -> list[str]:
     )
     whole = f"{len(requests):,} requests, {units.significant(seen.seconds, 4)} s"
     return [
-        f"{plan.model.id} · {plan.machine.count} x {plan.machine.device.id} · {plan.engine.id} · {price_text(plan)}",
+        f"{plan.model.id} · {plan.machine.count} x {plan.machine.device.id} · {plan.engine.called.rstrip(',')} · {price_text(plan)}",
         *wrapped(f"{layout} · {asked.words(felt.rate)}, {lengths} · {whole}", indent=2),
     ]
 

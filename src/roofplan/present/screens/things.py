@@ -74,9 +74,11 @@ def model_screen(model: Model, facts: ModelAnswer, page: Page) -> None:
         page.line(line)
     if model.generates:
         state = f", state {c.state_bytes:,} B a sequence" if c.state_bytes else ""
+        slides = c.bytes_per_token * c.tokens + c.state_bytes < 0.99 * c.bytes
+        each = "for each further token" if slides else "a token"
         mla = "; whole on every tp rank, split only by dp attention" if model.latent else ""
         for line in wrapped(
-            f"  cache   {c.bytes_per_token:,} B a token at {c.tokens:,}{state}, {units.significant(c.bytes / units.MIB, 4)} MiB at {c.tokens:,} ({c.precision}){mla}",
+            f"  cache   {c.bytes_per_token:,} B {each} at {c.tokens:,}{state}, {units.significant(c.bytes / units.MIB, 4)} MiB at {c.tokens:,} ({c.precision}){mla}",
             indent=10,
         ):
             page.line(line)
