@@ -107,6 +107,16 @@ def format_in_name(name: str, names: Mapping[str, str], *, mlx: bool = False) ->
 def states_format(name: str) -> bool:
     """Return whether the name of a checkpoint states a format, known or not, other than 16 bits.
 
+    Parameters
+    ----------
+    name : name of a checkpoint.
+
+    Returns
+    -------
+    Whether it does.
+
+    Examples
+    --------
     >>> states_format("gemma-3-27b-it-GGUF"), states_format("gemma-3-27b-it"), states_format("gemma-3-27b-bf16")
     (True, False, False)
     """
@@ -119,8 +129,18 @@ def _format_words(name: str) -> list[str]:
 
 
 def cache_of(text: str) -> str | None:
-    """Return the format of a cache that a cell states, None where none is known.
+    """Return the format of a cache that a cell states.
 
+    Parameters
+    ----------
+    text : a cell, such as ``FP8 (e4m3)``.
+
+    Returns
+    -------
+    The id of the format, None where none is known.
+
+    Examples
+    --------
     >>> cache_of("FP8 (e4m3)"), cache_of("f16"), cache_of("bf16 + fp8 kv"), cache_of("tq3")
     ('fp8', 'fp16', 'fp8', None)
     """

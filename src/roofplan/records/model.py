@@ -111,7 +111,22 @@ class Attention:
 
 
 def scaled(width: int) -> float:
-    """Return the bytes of `width` cached numbers of 8 bits with a 32-bit scale for each 128, the form in which engines keep an indexer's keys whatever the format of the cache."""
+    """Return the size of cached numbers of 8 bits with a 32-bit scale for each 128.
+
+    Engines keep an indexer's keys so, whatever the format of the cache.
+
+    Parameters
+    ----------
+    width : numbers [1].
+
+    Returns
+    -------
+    Size [B].
+
+    Notes
+    -----
+    Source: vLLM (v1/attention/backends/mla/indexer.py), SGLang (mem_cache/memory_pool.py) and TensorRT-LLM alike.
+    """
     return width + 4.0 * width / 128
 
 

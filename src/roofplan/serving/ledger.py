@@ -360,22 +360,7 @@ def _stage_ledger(
     limits = int(strategy.dp) * (1 if engine.sequence_limit == "server" else int(strategy.attention_dp))
     own = needed(engine, "max_num_seqs", machine, tensor)
     sequences = own if "sequences" in engine.stated else max(own, math.ceil(seats / limits))
-    split = Split.of(strategy)
-    step_tokens = min(
-        batched_tokens(engine, machine, workload), default(engine, "micro_batch", machine, tensor) or math.inf
-    )
-    copies = engine.memory.get("logit")  # stated where every rank samples from all logits
-    activations = float(
-        memory.activation_peak_bytes(
-            step_tokens,
-            model.hidden,
-            foot.widest,
-            ACTIVATION_BYTES,
-            min(sequences, step_tokens),
-            model.vocabulary if copies else model.vocabulary / split.attention,
-            copies.value if copies else ACTIVATION_BYTES + memory.LOGIT_COPY,
-        )
-    )
+    activations = _activations(model, strategy, machine, engine, workload, foot, sequences)
     runtime = engine.memory["runtime_context"].value
     if tensor > 1 and "communication" in engine.memory:
         runtime += engine.memory["communication"].value
@@ -425,6 +410,32 @@ def _stage_ledger(
         fits=fits,
         shortage=shortage,
         at_start=float(at_start),
+    )
+
+
+def _activations(
+    model: Model,
+    strategy: Strategy,
+    machine: Machine,
+    engine: Engine,
+    workload: Workload,
+    foot: Footprint,
+    sequences: float,
+) -> float:
+    """Return the peak activation memory of the largest step, after which `sequences` are sampled at most [B]."""
+    micro_batch = default(engine, "micro_batch", machine, int(strategy.tp)) or math.inf
+    tokens = min(batched_tokens(engine, machine, workload), micro_batch)
+    copies = engine.memory.get("logit")  # stated where every rank samples from all logits
+    return float(
+        memory.activation_peak_bytes(
+            tokens,
+            model.hidden,
+            foot.widest,
+            ACTIVATION_BYTES,
+            min(sequences, tokens),
+            model.vocabulary if copies else model.vocabulary / Split.of(strategy).attention,
+            copies.value if copies else ACTIVATION_BYTES + memory.LOGIT_COPY,
+        )
     )
 
 

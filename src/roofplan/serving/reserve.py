@@ -82,8 +82,8 @@ def _beside_vision(r: Mapping[str, float], model: Model) -> float:
         return 1.0
     tower = model.config.get("vision_config")
     tower = tower if isinstance(tower, dict) else {}
-    layers = tower.get("num_hidden_layers", r["vision_layers"])
-    width = tower.get("hidden_size", r["vision_width"])
+    layers = float(tower.get("num_hidden_layers", r["vision_layers"]))
+    width = float(tower.get("hidden_size", r["vision_width"]))
     size = layers * width**2 / (r["vision_layers"] * r["vision_width"] ** 2)
     factor = 1.0 - r["vision_per_size"] * (size - 1.0)
     return r["vision_share"] * min(max(factor, r["vision_least"]), r["vision_most"])
