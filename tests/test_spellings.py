@@ -669,3 +669,9 @@ def test_a_device_with_other_memory_is_refused_with_its_own():
     with pytest.raises(UnknownName, match=r"no device 'RTX 3060 8GB'\. rtx-3060 has 12 GB\.") as refused:
         catalogue.find("accelerators", "RTX 3060 8GB", "--on")
     assert refused.value.nearest[0] == "rtx-3060"
+
+
+def test_a_device_with_its_count_in_the_name_says_how_to_write_it():
+    with pytest.raises(UnknownName, match=r"Write tpu-v5e:8\.") as refused:
+        catalogue.find("accelerators", "TPU v5e-8", "--on")
+    assert refused.value.nearest[0] == "tpu-v5e:8"

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from roofplan import catalogue
+from roofplan.catalogue.names import meant_otherwise
 from roofplan.errors import InputError, UnknownName, nearest
 from roofplan.records.hardware import OWN, Accelerator, Link, Machine, Server
 from roofplan.records.source import Sourced
@@ -155,6 +156,9 @@ def device_or_server(name: str, argument: str) -> tuple[Accelerator, Server | No
         digits = re.search(r"\d+", name)
         stem = digits[0] if digits and near else ""
         hint = f" Nearest: {', '.join(near)}." if near else ""
+        other = meant_otherwise(name)
+        if other is not None:
+            near, hint = [other[0], *near], f" {other[1]}"
         raise UnknownName(
             f'{argument}: no device "{name[: catalogue.LONGEST_NAME]}".{hint} List: roofplan devices{f" {stem[:5]}" if stem else ""}',
             code="unknown_device",

@@ -66,6 +66,9 @@ MEMORY = re.compile(r"(?<![a-z\d.])(\d+)\s*gi?b?(?![a-z\d])", re.IGNORECASE)
 BESIDE = re.compile(r"\b(?:macbook (?:pro|air)|mac (?:studio|mini|pro)|imac)\b|\(?\b\d+[\s-]?cores?\b\)?(?: gpu)?")
 """What a device's name is sold in, and how many cores of it work: a name has those of the full chip."""
 
+COUNTED = re.compile(r"(.+?)[\s_-]+(?:x\s*)?(\d{1,4})")
+"""A name that ends with a count, a power of two, as clouds write it: ``TPU v5e-8``."""
+
 HARDWARE = ("accelerators", "servers")
 """Kinds whose names people paste from drivers and shops, such as ``NVIDIA A100-SXM4-80GB``."""
 
@@ -131,6 +134,32 @@ def _with_memory(name: str) -> str | None:
     return found if size and found and _capacity(found) == float(size[1]) else None
 
 
+def meant_otherwise(name: str) -> tuple[str, str] | None:
+    """Return what a name of a device was probably meant to be: one with other memory, or with a count behind it.
+
+    Parameters
+    ----------
+    name : name that the catalogue does not have.
+
+    Returns
+    -------
+    What could be written instead, and a sentence about it; None where nothing is near.
+
+    Examples
+    --------
+    >>> meant_otherwise("RTX 3060 8GB"), meant_otherwise("TPU v5e-8"), meant_otherwise("abacus")
+    (('rtx-3060', 'rtx-3060 has 12 GB.'), ('tpu-v5e:8', 'Write tpu-v5e:8.'), None)
+    """
+    if len(name) > LONGEST_NAME:
+        return None
+    counted = COUNTED.fullmatch(name)
+    one = spelt("accelerators", counted[1]) if counted else None
+    if counted and one is not None and int(counted[2]).bit_count() == 1:
+        return f"{one}:{counted[2]}", f"Write {one}:{counted[2]}."
+    found = _whatever_memory(name)
+    return None if found is None else (found, f"{found} has {_capacity(found):g} GB.")
+
+
 def _whatever_memory(name: str) -> str | None:
     """Return the device that a name means without the memory that it states, None where it states none or means none."""
     return spelt("accelerators", MEMORY.sub(" ", name).strip(" -_")) if MEMORY.search(name) else None
@@ -173,10 +202,9 @@ def find(kind: str, name: str, argument: str) -> str:
     what, listing = WORDS[kind]
     near = nearest(wanted[:LONGEST_NAME], ids(kind)) or nearest(wanted[:LONGEST_NAME], known)
     hint = f" Nearest: {', '.join(near)}." if near else ""
-    other_size = _whatever_memory(name) if kind == "accelerators" and len(name) <= LONGEST_NAME else None
-    if other_size is not None:
-        near = [other_size, *(one for one in near if one != other_size)]
-        hint = f" {other_size} has {_capacity(other_size):g} GB."
+    other = meant_otherwise(name) if kind == "accelerators" else None
+    if other is not None:
+        near, hint = [other[0], *(one for one in near if one != other[0])], f" {other[1]}"
     raise UnknownName(
         f"{argument}: no {what} {name[:LONGEST_NAME]!r}.{hint} List: roofplan {listing}",
         code=f"unknown_{what}",
