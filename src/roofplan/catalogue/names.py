@@ -202,9 +202,9 @@ def find(kind: str, name: str, argument: str) -> str:
     what, listing = WORDS[kind]
     near = nearest(wanted[:LONGEST_NAME], ids(kind)) or nearest(wanted[:LONGEST_NAME], known)
     hint = f" Nearest: {', '.join(near)}." if near else ""
-    other = meant_otherwise(name) if kind == "accelerators" else None
-    if other is not None:
-        near, hint = [other[0], *(one for one in near if one != other[0])], f" {other[1]}"
+    meant = meant_otherwise(name) if kind == "accelerators" else None
+    if meant is not None:
+        near, hint = [meant[0], *(one for one in near if one != meant[0])], f" {meant[1]}"
     raise UnknownName(
         f"{argument}: no {what} {name[:LONGEST_NAME]!r}.{hint} List: roofplan {listing}",
         code=f"unknown_{what}",
