@@ -157,9 +157,13 @@ def plan_lines(result: Result, plan: Plan, page: Page, simulated: str) -> list[s
             f" = {n} x {units.significant(plan.cost.per_device)}, {load_text(plan)}"
         )
     else:
-        lines.append(
-            f"  cost          absent: no {result.asked.price} price for an instance of {plan.machine.per_host} {plan.machine.device.id}; give --price 2.50USD/h"
+        box = f"{plan.machine.per_host} {plan.machine.device.id}"
+        missing = (
+            f"what a host of {box} costs is not known, its cards alone: roofplan cost machine --on {box.replace(' ', 'x')}"
+            if result.asked.price == "own"
+            else f"no {result.asked.price} price for an instance of {box}"
         )
+        lines.append(f"  cost          absent: {missing}; give --price 2.50USD/h")
     most, *others = [f"{share:.0%} {cause}" for cause, share in plan.causes.items() if share >= SMALLEST_CAUSE]
     lines.append(f"  why not more  {' · '.join((page.paint(most, 'limit'), *others))}")
     first = f"     limit {units.show(result.asked.constraints.ttft, 's')}" if result.asked.constraints.ttft else ""
