@@ -660,7 +660,7 @@ def test_a_model_is_found_by_its_address_or_tag(run, name):
 @pytest.mark.parametrize(
     ("name", "base", "weights"),
     [
-        ("RedHatAI/Llama-3.1-8B-Instruct-FP8-dynamic", "llama-3.1-8b with fp8 weights", 8_556_486_656),
+        ("RedHatAI/Llama-3.1-8B-Instruct-FP8-dynamic", "llama-3.1-8b with fp8 weights", 9_084_608_512),
         ("unsloth/Llama-3.1-8B-Instruct", "llama-3.1-8b", 16_060_522_496),
         ("RedHatAI/gemma-4-26B-A4B-it-NVFP4", "gemma-4-26b-a4b-nvfp4", None),
     ],
@@ -668,8 +668,8 @@ def test_a_model_is_found_by_its_address_or_tag(run, name):
 def test_a_checkpoint_of_another_maker_is_planned_as_its_base_and_says_so(run_json, name, base, weights):
     code, document = run_json("serve", name, "--on", "h100-sxm:1", "--input", "512", "--output", "64", "--emit", "vllm")
     assert code == 0
-    assert any(text.startswith(f"{name} is planned as {base}:") for text in document["warnings"])
-    assert f"vllm serve {name} " in document["launch"]["text"]
+    assert any(one["text"].startswith(f"{name} is planned as {base}:") for one in document["warnings"])
+    assert f"vllm serve {name} " in document["emit"]
     if weights:
         assert document["plans"][0]["memory"]["weights"] == weights
 
@@ -684,6 +684,78 @@ def test_a_name_whose_format_is_unknown_is_answered_with_the_nearest(run, name):
 def test_a_file_that_may_hold_any_format_says_how_to_name_one(run):
     _, _, error = run("model", "unsloth/gemma-3-27b-it-GGUF")
     assert "write gemma-3-27b --precision q4_k_m" in error
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "precision"),
+    [
+        ("llama-3.1-8b", "h100-sxm:1", "bf16"),
+        ("gpt-oss-120b", "h100-sxm:2", "mxfp4"),
+        ("deepseek-r1", "h200-sxm:8", "fp8"),
+    ],
+)
+def test_the_published_format_is_no_change(run_json, model, on, precision):
+    words = ("serve", model, "--on", on, "--input", "512", "--output", "64")
+    (_, plain), (_, named) = run_json(*words), run_json(*words, "--precision", precision)
+    for member in ("metrics", "precision", "memory"):
+        assert named["plans"][0][member] == plain["plans"][0][member]
+    assert not named["plans"][0]["precision"]["changes_model"]
+
+
+def test_another_format_changes_the_model(run_json):
+    _, document = run_json("serve", "deepseek-r1", "--on", "h200-sxm:8", "--precision", "awq")
+    assert document["plans"][0]["precision"]["changes_model"]
+
+
+def test_devices_that_newest_engines_left_are_planned_under_earlier_ones(run_json):
+    _, document = run_json("serve", "llama-3.1-8b", "--on", "trainium2:16")
+    assert document["plans"][0]["engine"].startswith("vllm-0.")
+    assert document["plans"][0]["engine"] != "vllm-0.33"
+
+
+@pytest.mark.parametrize(("output", "warned"), [("1", True), ("4096", False)])
+def test_more_requests_than_a_front_end_reads_are_warned_of(run_json, output, warned):
+    _, document = run_json("serve", "qwen3-0.6b", "--on", "h100-sxm:8", "--input", "64", "--output", output)
+    assert any(one["code"] == "front_end" for one in document["warnings"]) is warned
+
+
+def test_simulate_says_that_the_front_end_binds(run):
+    load = ("--input", "16", "--output", "2", "--requests", "2000", "--strategy", "dp=8")
+    _, out, _ = run("simulate", "qwen3-0.6b", "--on", "h100-sxm:8", *load, "--rate", "4000req/s")
+    assert "the front end binds: it takes" in out
+    _, out, _ = run("simulate", "qwen3-0.6b", "--on", "h100-sxm:8", *load, "--rate", "10req/s")
+    assert "front end binds" not in out
+
+
+def test_a_small_share_of_memory_is_offered_back(run_json):
+    words = ("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--set")
+    _, document = run_json(*words, "gpu_memory_utilization=0.1,max_num_seqs=8")
+    ways = document["no_plan"]["relax"]
+    assert ways[0]["argument"] == "--set"
+    assert ways[0]["needed"] == "gpu_memory_utilization=0.92,max_num_seqs=8"
+    code, _ = run_json(*words, ways[0]["needed"])
+    assert code == 0
+
+
+@pytest.mark.parametrize("kv", ["awq", "q2_k"])
+def test_formats_that_no_engine_keeps_caches_in_are_refused(run, kv):
+    code, _, error = run("serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--kv-precision", kv)
+    assert code == 2
+    assert "Accepted: any, " in error
+    assert "fp8" in error
+    assert "tq1_0" not in error
+
+
+def test_software_offers_the_formats_that_it_reads(run_json):
+    _, document = run_json(
+        "serve", "llama-3.1-8b", "--on", "apple-m4-max:1", "--engine", "mlx", "--precision", "q4_k_m"
+    )
+    assert "mlx-4bit" in {way["needed"] for way in document["no_plan"]["relax"]}
+
+
+def test_a_device_without_engines_says_so_once(run):
+    _, out, _ = run("serve", "llama-3.1-8b", "--on", "groq-lpu", "--precision", "q4_k_m,fp8,bf16")
+    assert out.count("no engine of the catalogue") == 1
 
 
 def test_the_label_of_a_single_device_can_be_pasted_back(run):
