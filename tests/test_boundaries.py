@@ -350,6 +350,7 @@ def test_what_was_asked_for_is_told_as_it_was_typed():
         precisions=("checkpoint", "fp8"),
         kv_precisions=("fp8",),
         pins={"tp": 8},
+        settings={},
     )
     told = [_now(flag, asked) for flag in ("--on", "--context", "--engine", "--precision", "--strategy")]
     assert told == ["dgx-h100:1,h100-sxm:4", "2048", "the default", "checkpoint,fp8", "tp=8"]

@@ -15,9 +15,11 @@ from conftest import FIT
 import roofplan as rp
 from roofplan import catalogue
 from roofplan.catalogue.machines import machine
+from roofplan.catalogue.spellings import named
 from roofplan.cli import main as printed_main
 from roofplan.cli import printed
 from roofplan.cli.words import spelled
+from roofplan.hf.find import read_model
 from roofplan.present.answers.schemas import COMMANDS, answer_schema
 from roofplan.records.training import Job
 from roofplan.training import search as search_layouts
@@ -674,7 +676,56 @@ def test_a_checkpoint_of_another_maker_is_planned_as_its_base_and_says_so(run_js
         assert document["plans"][0]["memory"]["weights"] == weights
 
 
-@pytest.mark.parametrize("name", ["unsloth/gemma-3-27b-it-GGUF", "lmstudio-community/gemma-3-27b-it-MLX-9bit"])
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [("unsloth/gpt-oss-20b-BF16", "bf16"), ("unsloth/DeepSeek-V3-bf16", "bf16"), ("unsloth/DeepSeek-V3", "fp8-block")],
+)
+def test_a_checkpoint_unpacked_to_16_bits_is_planned_so(name, weights):
+    model = read_model(name)
+    assert (model.quantization.format if model.quantization else model.dtype) == weights
+    assert any(f"planned as {named(name)}" in text for text in model.warnings)
+
+
+@pytest.mark.parametrize("path", ["configs/nowhere/llama-3.1-8b", "foo/bar/llama-3.1-8b", "./llama-3.1-8b"])
+def test_a_path_that_is_not_there_is_no_name(run, path):
+    code, _, error = run("model", path)
+    assert code == 2
+    assert "error: MODEL: no " in error
+
+
+@pytest.mark.parametrize(
+    ("words", "launched"),
+    [
+        (
+            ["https://huggingface.co/RedHatAI/Llama-3.1-8B-Instruct-FP8-dynamic"],
+            "RedHatAI/Llama-3.1-8B-Instruct-FP8-dynamic",
+        ),
+        (["someone/Llama-3.1-8B-Instruct-FP8-dynamic", "--precision", "bf16"], "meta-llama/Llama-3.1-8B"),
+    ],
+)
+def test_the_checkpoint_that_is_planned_is_launched(run_json, words, launched):
+    _, document = run_json("serve", *words, "--on", "h100-sxm:1", "--emit", "vllm")
+    assert f"vllm serve {launched} " in document["emit"]
+
+
+def test_32_bits_are_not_the_16_that_a_checkpoint_is_held_in(run_json):
+    words = ("serve", "olmo-2-7b", "--on", "h100-sxm:1", "--input", "512", "--output", "64")
+    (_, whole), (_, own) = run_json(*words, "--precision", "fp32"), run_json(*words)
+    held = [one["plans"][0]["memory"]["weights"] for one in (whole, own)]
+    assert held[0] == pytest.approx(2 * held[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("engine", ["dynamo-sglang", "dynamo-vllm", "tgi", "lmdeploy", "nim", "mlx"])
+def test_stand_ins_offer_only_formats_that_there_are(run_json, engine):
+    code, document = run_json(
+        "serve", "llama-3.1-8b", "--on", "h100-sxm:1", "--engine", engine, "--precision", "q4_k_m"
+    )
+    assert code in {0, 1, 2}
+    ways = (document.get("no_plan") or {}).get("relax", [])
+    assert {way["needed"] for way in ways if way["argument"] == "--precision"} <= set(catalogue.formats())
+
+
+@pytest.mark.parametrize("name", ["unsloth/gemma-3-27b-it-GGUF", "bartowski/gemma-3-27b-it-MLX"])
 def test_a_name_whose_format_is_unknown_is_answered_with_the_nearest(run, name):
     code, _, error = run("model", name)
     assert code == 2

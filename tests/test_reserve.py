@@ -6,7 +6,7 @@ from roofplan import catalogue
 from roofplan.catalogue.machines import machine
 from roofplan.hf.find import read_model
 from roofplan.records.strategy import Strategy
-from roofplan.records.units import GIB, MIB
+from roofplan.records.units import MIB
 from roofplan.serving.reserve import reserve
 from roofplan.serving.settings import with_settings
 
@@ -83,4 +83,10 @@ def test_a_stated_share_replaces_it():
     stated = with_settings(catalogue.engine("sglang-0.5"), {"memory_share": 0.8})
     mine, room = kept(SIGHTED, stated, "h100-sxm", tp=1)
     assert mine / room == pytest.approx(0.2)
-    assert GIB == 1024 * MIB
+
+
+@pytest.mark.parametrize(("chunk", "captured"), [(2048, 42), (4096, 50), (8192, 58), (16384, 74), (3, 0)])
+def test_prompts_are_captured_up_to_the_chunk(chunk, captured):
+    own = with_settings(catalogue.engine("sglang-0.5.23"), {"batched_tokens": chunk})
+    expected = 512 + 1.5 * max(chunk, 2048) + 2 * 48 + 128 + 8 * captured
+    assert kept(DENSE, own, "rtx-4090", tp=1)[0] == pytest.approx(expected)

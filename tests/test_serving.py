@@ -134,6 +134,25 @@ def test_only_attention_data_parallelism_divides_the_latent_cache_among_requests
     assert books[1].by_memory > 5 * books[0].by_memory
 
 
+@pytest.mark.parametrize(
+    ("engine", "kv", "each"),
+    [("vllm-0.33", "bf16", 1152 + 132), ("vllm-0.33", "fp8", 656 + 132), ("vllm-0.33", "nvfp4", 324 + 132)],
+)
+def test_selected_latents_are_kept_as_the_engine_packs_them(engine, kv, each):
+    """DeepSeek-V3.2: 512 and 64 numbers of a latent; 128 of the indexer, which keeps 8 bits and a scale whatever the cache."""
+    model = held_by(read_model("deepseek-v3.2"), catalogue.engine(engine))
+    foot = footprint(model, Strategy(tp=8), element_bytes(kv))
+    assert foot.kv_per_token / 61 == pytest.approx(each, rel=2e-3)
+
+
+def test_only_the_last_stage_samples():
+    feet = footprints(LLAMA, Strategy(pp=4), 2.0)
+    assert [foot.last for foot in feet] == [False] * (len(feet) - 1) + [True]
+    box, engine = machine("h100-sxm:4")[0], catalogue.engine("vllm-0.11")
+    books = [ledger(LLAMA, Strategy(pp=4), box, engine, Workload(), (foot,)) for foot in feet]
+    assert books[-1].activations > 4e9 > books[0].activations
+
+
 def test_kv_heads_are_replicated_beyond_their_number():
     four, eight, sixteen = (footprint(LLAMA, Strategy(tp=tp), 2.0).kv_per_token for tp in (4, 8, 16))
     assert four == 2 * eight
@@ -961,8 +980,8 @@ def test_weight_only_formats_pay_for_unpacking():
 
 
 def test_unknown_cache_formats_are_refused():
-    with pytest.raises(NoPlan, match="keeps no awq cache"):
-        plan_serving("llama-3.1-70b", ["h100-sxm:8"], kv_precision="awq")
+    with pytest.raises(NoPlan, match="keeps no q4_0 cache"):
+        plan_serving("llama-3.1-70b", ["h100-sxm:8"], kv_precision="q4_0")
 
 
 @pytest.mark.parametrize("name", catalogue.ids("engines"))

@@ -5,7 +5,6 @@ import math
 from functools import lru_cache
 from statistics import median
 
-import pytest
 from conftest import GOLDEN
 
 from roofplan.errors import RoofplanError
@@ -27,6 +26,13 @@ LINES = {
     "kv_tokens": "GPU KV cache size: {} tokens",
 }
 """Column -> the line that says it."""
+
+
+UNREAD = {"vllm-19", "vllm-25", "vllm-32", "vllm-42", "vllm-72", "vllm-74", "vllm-77"}
+"""Logs of models that the catalogue does not have."""
+
+FAR = {"vllm-05", "vllm-06", "vllm-10", "vllm-15", "vllm-34", "vllm-65", "vllm-69"}
+"""Logs whose cache is more than 15% off: small caches, a sampler between two profiles, padded weights, an A100 under 0.10."""
 
 
 def known(row):
@@ -62,7 +68,8 @@ def off(name):
 
 
 def test_rows_are_of_many_models_and_releases():
-    assert len(ROWS) >= 35
+    every = csv.DictReader((GOLDEN / "start_up_logs.csv").read_text().splitlines())
+    assert {row["id"] for row in every} - {row["id"] for row in ROWS} == UNREAD
     assert len({row["model"] for row in ROWS}) >= 30
     assert len({row["version"] for row in ROWS}) >= 20
 
@@ -74,13 +81,14 @@ def test_weights_are_what_ranks_load():
 
 
 def test_caches_are_near_what_is_printed():
-    errors = [abs(one) for one in off("pool").values()]
-    assert len(errors) >= 35
-    assert median(errors) < 0.05
-    assert sum(one < 0.15 for one in errors) >= 0.8 * len(errors)
+    errors = {name: abs(one) for name, one in off("pool").items()}
+    assert len(errors) == len(ROWS)
+    assert median(errors.values()) < 0.05
+    assert {name for name, one in errors.items() if one >= 0.15} <= FAR
 
 
-@pytest.mark.parametrize("place", range(len(ROWS)), ids=[row["id"] for row in ROWS])
-def test_tokens_follow_from_the_printed_cache_to_the_digit(place):
-    tokens = beside(place).get("tokens")
-    assert tokens is None or tokens.exact is not False
+def test_tokens_follow_from_the_printed_cache_to_the_digit():
+    said = {row["id"]: beside(place).get("tokens") for place, row in enumerate(ROWS)}
+    compared = {name: tokens.exact for name, tokens in said.items() if tokens is not None}
+    assert len(compared) == 25
+    assert all(compared.values())

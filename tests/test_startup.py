@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roofplan import hf, observe
+from roofplan import catalogue, hf, observe
 from roofplan.errors import InputError, RoofplanError, UnsupportedFeature
 from roofplan.evidence.startup import _engine, explained, longest_that_fits
 from roofplan.inputs import MemoryInputs
@@ -340,7 +340,11 @@ def test_ranks_of_data_parallel_attention_are_read():
 
 @pytest.mark.parametrize(
     "file",
-    ["/models/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", "Llama-3.1-8B-Instruct-UD-Q4_K_XL-00001-of-00002.gguf"],
+    [
+        "/models/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf",
+        "C:\\models\\llama-3.1-8b-instruct.Q4_K_M.gguf",
+        "Llama-3.1-8B-Instruct-UD-Q4_K_XL-00001-of-00002.gguf",
+    ],
 )
 def test_a_file_of_blocks_names_its_model_and_format(file):
     text = (
@@ -352,3 +356,29 @@ def test_a_file_of_blocks_names_its_model_and_format(file):
     found = explained(startup_of(text), MemoryInputs(log="-", on="rtx-4090:1"))
     assert found.model.quantization.format == "q4_k_m"
     assert figure(found, "pool").ours == figure(found, "pool").printed == 2**30
+
+
+def test_buffers_of_several_cards_are_no_contradiction():
+    text = (
+        "llama_model_loader: loaded meta data with 33 key-value pairs and 292 tensors from Llama-3.1-70B-Q4_K_M.gguf (version GGUF V3)\n"
+        "load_tensors:        CUDA0 model buffer size =  20000.00 MiB\nload_tensors:        CUDA1 model buffer size =  20000.00 MiB\n"
+    )
+    assert explained(startup_of(text), MemoryInputs(log="-", on="rtx-4090:2")).holds
+
+
+def test_the_printed_share_of_sglang_is_that_of_its_plan():
+    def pool(share):
+        text = f"server_args=ServerArgs(tp_size=1, mem_fraction_static={share})\nKV size: 10.00 GB\nmax_total_num_tokens=80000\n"
+        return figure(
+            explained(startup_of(text), MemoryInputs(log="-", model="llama-3.1-8b", on="h100-sxm:1")), "pool"
+        ).ours
+
+    assert pool(0.9) - pool(0.5) == pytest.approx(0.4 * catalogue.accelerator("h100-sxm").room)
+
+
+def test_ranks_that_do_not_divide_tensor_ranks_are_refused():
+    text = "server_args=ServerArgs(tp_size=8, dp_size=8, enable_dp_attention=True)\nKV size: 10.00 GB\nmax_total_num_tokens=80000\n"
+    asked = MemoryInputs(log="-", model="deepseek-v3", on="h200-sxm:8", strategy="tp=8,attention_dp=3")
+    with pytest.raises(InputError, match="tp 8 is not divided by 3 ranks"):
+        explained(startup_of(text), asked)
+    explained(startup_of(text), MemoryInputs(log="-", model="deepseek-v3", on="h200-sxm:4", strategy="tp=4"))

@@ -486,8 +486,21 @@ def format_entry(format_id: str) -> Table:
     -------
     Entry of the catalogue.
     """
-    base = format_id.partition("-g")[0].removesuffix("-channel")
-    return formats()[base]
+    return formats()[without_group(format_id)]
+
+
+def without_group(format_id: str) -> str:
+    """Return the id of a format without the suffix that names the size of its groups.
+
+    Parameters
+    ----------
+    format_id : such as ``awq-g64`` or ``int8-channel``.
+
+    Returns
+    -------
+    The id, which need not be the catalogue's.
+    """
+    return format_id.partition("-g")[0].removesuffix("-channel")
 
 
 def format_named(name: str) -> str:

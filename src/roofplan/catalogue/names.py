@@ -157,7 +157,8 @@ def meant_otherwise(name: str) -> tuple[str, str] | None:
     if counted and one is not None and int(counted[2]).bit_count() == 1:
         return f"{one}:{counted[2]}", f"Write {one}:{counted[2]}."
     found = _whatever_memory(name)
-    return None if found is None else (found, f"{found} has {_capacity(found):g} GB.")
+    size = None if found is None else _capacity(found)
+    return None if found is None or size is None else (found, f"{found} has {size:g} GB.")
 
 
 def _whatever_memory(name: str) -> str | None:

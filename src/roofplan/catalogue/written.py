@@ -123,6 +123,25 @@ def states_format(name: str) -> bool:
     return any(word not in {"bf16", "fp16"} for word in _format_words(name))
 
 
+def in_16_bits(name: str) -> str | None:
+    """Return the 16-bit format that the name of a checkpoint states.
+
+    Parameters
+    ----------
+    name : name of a checkpoint.
+
+    Returns
+    -------
+    ``bf16`` or ``fp16``, None where it states neither.
+
+    Examples
+    --------
+    >>> in_16_bits("unsloth/gpt-oss-20b-BF16"), in_16_bits("gpt-oss-20b")
+    ('bf16', None)
+    """
+    return next((word for word in _format_words(name) if word in {"bf16", "fp16"}), None)
+
+
 def _format_words(name: str) -> list[str]:
     """Return the words of a name that say how its weights are stored."""
     return [word for word in re.split(r"[\s,:()-]+|\.(?=i?q\d)", name.lower().rsplit("/", 1)[-1]) if FORMAT.match(word)]

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from roofplan import catalogue
 from roofplan.catalogue import format_entry
@@ -117,9 +116,11 @@ def explained(started: Startup, asked: MemoryInputs) -> Explained:
     degrees = pins(asked.strategy)
     tensor = degrees.get("tp") or int(started.number("tensor") or 1)
     pipeline = degrees.get("pp") or int(started.number("pipeline") or 1)
-    strategy = Strategy(
-        tp=tensor, pp=pipeline, attention_dp=degrees.get("attention_dp") or int(started.number("attention") or 1)
-    )
+    apart = degrees.get("attention_dp") or (1 if "tp" in degrees else int(started.number("attention") or 1))
+    if tensor % apart:
+        message = f"--strategy: tp {tensor} is not divided by {apart} ranks of data-parallel attention"
+        raise InputError(message, argument="--strategy", value=str(apart))
+    strategy = Strategy(tp=tensor, pp=pipeline, attention_dp=apart)
     given = settings_of(asked.set, engine)
     printed = started.word("cache_type") or "auto"
     own = model.dtype if model.dtype != "fp32" else "bf16"
@@ -158,7 +159,7 @@ def _model(started: Startup, asked: MemoryInputs) -> Model:
     except RoofplanError as error:
         if asked.model is not None:
             raise
-        found = checkpoint_named(SHARD.sub("", Path(str(name)).name))
+        found = checkpoint_named(SHARD.sub("", re.split(r"[\\/]", str(name))[-1]))
         if found is not None:
             return found
         message = f"the log names the model {name}, which is neither here nor in the catalogue: give --model"
@@ -181,7 +182,7 @@ def _ledger(
 ) -> Ledger:
     """Return our ledger of the same start."""
     printed = {name: started.number(line) for name, line in PRINTED.items()}
-    printed["memory_share"] = printed["memory_share"] if "memory_share" in engine.defaults else None
+    printed["memory_share"] = printed["memory_share"] if "memory_share" in engine.flags else None
     stated = {name: value for name, value in printed.items() if value is not None and name not in engine.stated}
     engine = with_settings(engine, stated) if stated else engine
     longest = int(started.number("longest") or model.max_positions or 4096)
@@ -270,10 +271,13 @@ def _capacity(started: Startup, book: Ledger) -> Line:
     """Return the memory of a device, which holds at least what the log prints of weights and cache."""
     found, pool = _line(started, "capacity", book.capacity, "memory that the driver hands out"), _pool(started)
     held = (started.number("weights") or 0.0) + (pool[0] if pool else 0.0)
-    if held <= book.capacity:
+    if held <= book.capacity or started.engine == "llama.cpp":  # which prints those of all devices
         return found
     return replace(
-        found, exact=False, how=f"less than the {held / 2**30:.2f} GiB of weights and cache that the log prints"
+        found,
+        exact=False,
+        low=held,
+        how=f"less than the {held / 2**30:.2f} GiB of weights and cache that the log prints",
     )
 
 

@@ -128,7 +128,9 @@ def model_path(plan: Plan, line: _Line) -> str:
     """
     name = plan.model.id
     if name in catalogue.ids("models"):
-        hub = plan.named or str(catalogue.model_table(name).get("hub", name))
+        published = str(catalogue.model_table(name).get("hub", name))
+        own = plan.precision == "checkpoint" or plan.named.lower() in catalogue.aliases("models")
+        hub = plan.named if plan.named and own else published
         return _converted(plan, hub, line)
     path = Path(name)
     if path.is_file():

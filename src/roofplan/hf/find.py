@@ -9,7 +9,7 @@ from pathlib import Path
 
 from roofplan import catalogue, hf
 from roofplan.catalogue.spellings import named
-from roofplan.catalogue.written import format_in_name, states_format
+from roofplan.catalogue.written import format_in_name, in_16_bits, states_format
 from roofplan.errors import ConfigError, InputError, UnknownName, nearest
 from roofplan.hf.quantization import at_precision
 from roofplan.inputs import STDIN
@@ -21,6 +21,9 @@ HUB_TIMEOUT = 5.0
 
 HUB = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?=[^/]+/[^/]+/?$)")
 """What stands before a model's name in its address on the Hub."""
+
+HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+"""A name on the Hub: its owner and its own."""
 
 
 def read_model(name: str) -> Model:
@@ -71,7 +74,7 @@ def read_model(name: str) -> Model:
     )
     hint = f" Nearest: {', '.join(near)}." if near else ""
     if alike and states_format(name):
-        hint += f" A file may hold any format: write {alike} --precision q4_k_m."
+        hint += f" Its format is not known: write {alike} --precision q4_k_m, or another."
     other = (
         f"; any other: hf:{name}, or the path of its config.json"
         if name.count("/") == 1 and len(name) <= catalogue.LONGEST_NAME
@@ -125,6 +128,8 @@ def checkpoint_named(name: str) -> Model | None:
     >>> checkpoint_named("Qwen/Qwen2.5-14B-Instruct-AWQ").quantization.format, checkpoint_named("unsloth/gemma-3-27b-it-GGUF")
     ('awq', None)
     """
+    if "/" in name and not HUB_NAME.fullmatch(name):
+        return None
     stored = named(name, as_stored=True) if "/" not in name else None
     if stored is not None:
         return hf.of_catalogue(stored)
@@ -134,6 +139,8 @@ def checkpoint_named(name: str) -> Model | None:
     if f"{identity}-{precision}" in catalogue.ids("models"):
         identity, precision = f"{identity}-{precision}", None
     model = hf.of_catalogue(identity)
+    if precision is None and model.quantization is not None:
+        precision = in_16_bits(name)
     if precision is not None and (model.quantization is None or model.quantization.format != precision):
         model = at_precision(model, precision)
     said = f"{name} is planned as {identity}{f' with {precision} weights' if precision else ''}: its own config.json is neither here nor in the catalogue"

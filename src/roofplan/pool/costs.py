@@ -133,7 +133,7 @@ def head_bytes(model: Model) -> float:
 def _cache(model: Model, kind: int, request: PoolRequest) -> float:
     """Return the cache of one user in a layer of a kind, at the longest request [B]."""
     slope, windowed, state = cache_of(model.decoder.kinds()[kind][0], ALONE, request.kv_bytes)
-    one = Footprint(weights=0.0, kv_per_token=slope, windowed=tuple(windowed), state=state, widest=0.0, stage=0)
+    one = Footprint(weights=0.0, kv_per_token=slope, windowed=tuple(windowed), state=state, widest=0.0, stage=0, last=True)
     return one.request(float(request.workload.context))
 
 
@@ -147,7 +147,7 @@ def rooms(request: PoolRequest) -> np.ndarray:
 def _room(own: Machine, given: float | None, request: PoolRequest) -> float:
     """Return what a card has left beside activations and the engine's own, or what of it its owner gives [B]."""
     none = Footprint(
-        weights=0.0, kv_per_token=0.0, windowed=(), state=0.0, widest=widest(request.model, ALONE), stage=0
+        weights=0.0, kv_per_token=0.0, windowed=(), state=0.0, widest=widest(request.model, ALONE), stage=0, last=True
     )
     book = ledger(request.model, Strategy(), own, request.engine, request.workload, (none,))
     kept = 0.0 if given is None else max(0.0, own.device.room - given)

@@ -173,6 +173,7 @@ class Engine:
     expert_groups : smallest size to which it halves quantisation groups of expert weights so that they divide a rank's width, None for never.
     experts_even : whether all expert ranks must hold equally many experts.
     slots_divide_context : whether slots divide the configured context among them, so that it must be a multiple of a request's.
+    front_end_per_copy : whether every data-parallel copy has a front end of its own, instead of one for all.
     budget_holds_sequences : whether it refuses a token budget of a step below its limit of sequences.
     stands_for : software without a profile of its own that this one stands in for, empty for the engine itself.
     own_kernels : scope of the constants of that software's own kernels, empty where none are fitted.
@@ -226,6 +227,7 @@ class Engine:
     latent_cached: bool = True
     beside_experts: str = ""
     slots_divide_context: bool = False
+    front_end_per_copy: bool = False
     budget_holds_sequences: bool = False
     tensor: bool = True
     weights: tuple[str, ...] = ()
@@ -245,6 +247,10 @@ class Engine:
                     if key in rule.values:
                         return rule.values[key]
         return self.defaults.get(name, self.defaults.get(f"{name}_server"))
+
+    def front_ends(self, copies: int) -> int:
+        """Return the front ends that read requests for so many data-parallel copies [1]."""
+        return copies if self.front_end_per_copy else 1
 
     def pass_tokens(self, budget: Number) -> Number:
         """Return the prompt tokens that pass the layers together, given a step's `budget`: the micro-batch where the engine has one [token]."""

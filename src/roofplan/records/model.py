@@ -143,6 +143,7 @@ class LatentAttention:
     index_heads, index_dim : heads of that indexer and their width [1].
     stores_index : False where the layer reuses an earlier layer's selection.
     per_head : numbers that an engine caches of each head and token, keys and values, 0 where it caches the latent vector [1].
+    packed : what an engine keeps of a token's latent in an 8-bit cache, scales included, 0 for a byte a number [B].
     """
 
     heads: int
@@ -157,6 +158,7 @@ class LatentAttention:
     index_dim: int = 0
     stores_index: bool = True
     per_head: int = 0
+    packed: float = 0.0
 
     @property
     def parameters(self) -> int:
@@ -169,14 +171,21 @@ class LatentAttention:
         return self.nope_dim + self.rope_dim
 
     def entry(self, tensor: Number, kv_bytes: float) -> Number:
-        """Return what each of `tensor` ranks caches of a token: all of the latent, its own heads' keys and values [B].
+        """Return what a rank caches of a token: all of the latent, or its own heads' keys and values.
 
-        Kernels that read selected tokens keep 8-bit latents with 32-bit scales and the rotated part in 16 bits, 656 B for 512 and 64 numbers.
+        Parameters
+        ----------
+        tensor : ranks that attention is divided among [1].
+        kv_bytes : bytes of a cached number [B].
+
+        Returns
+        -------
+        Size, the indexer's keys aside [B].
         """
         if self.per_head:
             return self.per_head * self.heads / tensor * kv_bytes
-        if self.top is not None and kv_bytes <= 1.0:
-            return scaled(self.latent) + 2.0 * self.rope_dim
+        if self.packed and int(kv_bytes) == 1:
+            return self.packed
         return (self.latent + self.rope_dim) * kv_bytes
 
     @property

@@ -67,6 +67,7 @@ class Footprint:
     state : constant bytes per sequence [B].
     widest : elements of the widest intermediate of a layer on one rank [1].
     stage : index of the fullest pipeline stage.
+    last : whether it is the last one, which samples.
     """
 
     weights: float
@@ -75,6 +76,7 @@ class Footprint:
     state: float
     widest: float
     stage: int
+    last: bool
 
     def request(self, tokens: float, admitted: bool = False, budget: float = 0.0) -> float:
         """Return the cache bytes of a request of `tokens`; `admitted` counts windowed layers as admission does [B]."""
@@ -181,7 +183,7 @@ def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool
         weights = sum(n * b for n, b in zip(counts, per_layer, strict=True)) + ends[stage]
         weights -= _held_once([layer for layer, _ in kinds], counts, per_layer)
         found.setdefault(
-            (*counts, ends[stage]),
+            (*counts, ends[stage], stage == stages - 1),
             Footprint(
                 weights=weights,
                 kv_per_token=sum(n * c[0] for n, c in zip(counts, caches, strict=True)),
@@ -189,6 +191,7 @@ def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool
                 state=sum(n * c[2] for n, c in zip(counts, caches, strict=True)),
                 widest=most,
                 stage=stage,
+                last=stage == stages - 1,
             ),
         )
     return tuple(found.values())
@@ -432,7 +435,7 @@ def _activations(
             model.hidden,
             foot.widest,
             ACTIVATION_BYTES,
-            min(sequences, tokens),
+            min(sequences, tokens) if foot.last else 0.0,
             model.vocabulary if copies else model.vocabulary / Split.of(strategy).attention,
             copies.value if copies else ACTIVATION_BYTES + memory.LOGIT_COPY,
         )

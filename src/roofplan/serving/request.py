@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from roofplan import catalogue
 from roofplan.catalogue.machines import LARGEST_BOX, box_size, machine
 from roofplan.errors import ConfigError, InputError, UnitError, UnsupportedFeature, choice, nearest
+from roofplan.hf.find import HUB, HUB_NAME
 from roofplan.inputs import Lengths, Load, ServeInputs, Text
 from roofplan.money.machine import OwnershipTerms
 from roofplan.records import units
@@ -98,10 +98,6 @@ def _engine_to_set(name: str | None, machines: Sequence[Machine], model: Model, 
 REFUSED = {"int4": "awq, gptq, q4_k_m, nvfp4 or mxfp4", "4bit": "awq, gptq, q4_k_m, nvfp4 or mxfp4"}
 
 
-HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-"""A name on the Hub: its owner and its own."""
-
-
 def hub_name(asked: object) -> str:
     """Return the Hub name by which the user gave a model, empty for a path, an object or the catalogue's own id.
 
@@ -118,7 +114,7 @@ def hub_name(asked: object) -> str:
     >>> hub_name("meta-llama/Llama-3.1-70B-Instruct"), hub_name("Llama-3.1-70B-Instruct"), hub_name("llama-3.1-70b")
     ('meta-llama/Llama-3.1-70B-Instruct', 'meta-llama/Llama-3.1-70B-Instruct', '')
     """
-    name = str(asked).removeprefix("hf:") if isinstance(asked, str) else ""
+    name = HUB.sub("", asked).removeprefix("hf:") if isinstance(asked, str) else ""
     identity = catalogue.aliases("models").get(name.lower())
     if identity is None or name.lower() == identity:
         of_hub = HUB_NAME.fullmatch(name) and identity is None and not Path(name).exists()
@@ -170,9 +166,10 @@ def known_format(name: str, argument: str) -> str:
     groups = " (awq-g32 and the like name a group)"
     if argument == "--kv-precision":
         kept = {name.partition("_e")[0] for one in catalogue.ids("engines") for name in catalogue.engine(one).kv}
-        known, groups = [one for one in known if one in kept or "kv" in catalogue.formats()[one]], ""
-    base = lowered.partition("-g")[0].removesuffix("-channel")
-    if base not in catalogue.formats() or (argument == "--kv-precision" and lowered not in known):
+        known, groups = [one for one in known if one in kept], ""
+    if catalogue.without_group(lowered) not in catalogue.formats() or (
+        argument == "--kv-precision" and lowered not in known
+    ):
         raise InputError(
             f"{argument}: no format {name!r}. Accepted: any, {', '.join(known)}{groups}",
             code="unknown_precision",
@@ -186,6 +183,8 @@ def known_format(name: str, argument: str) -> str:
 def _as_published(precision: str, model: Model) -> str:
     """Return ``checkpoint`` for the format in which a model is published, else the format; 8-bit floats in blocks are 8-bit floats."""
     own = model.quantization.format if model.quantization else model.dtype
+    if precision == "fp32":  # the checkpoint's own would be held in 16 bits
+        return precision
     return "checkpoint" if precision == own or (precision == "fp8" and own.startswith("fp8-")) else precision
 
 

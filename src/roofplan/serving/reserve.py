@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from roofplan.records import units
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import Machine
 from roofplan.records.model import Model
@@ -27,10 +26,13 @@ def reserve(
     capacity : memory of a device [B].
     drafted : drafted tokens per step, 0 without speculative decoding [token].
 
+    Returns
+    -------
+    Size [B].
+
     Raises
     ------
-    InputError
-        If the engine's entry lacks a number.
+    InputError : the engine's entry lacks a number.
     """
     tensor = int(strategy.tp)
     base = default(engine, "reserve_base", machine, tensor)
@@ -59,26 +61,27 @@ def _by_formula(r: Mapping[str, float], model: Model, strategy: Strategy, machin
     )
     if ranks > 1:
         size += r["attention_dp_per_graph_sequence_and_rank"] * graphs * ranks
-        size += r["attention_dp_extra_above_300"] * graphs * ranks if graphs > 300 else 0.0
-    if "per_prefill_graph" in r and not _sees(model) and replayed(model, strategy, machine, engine) > 0.0:
-        steps = needed(engine, "prefill_graphs", machine)
-        size += r["mla_prefill_graphs"] if model.latent else r["per_prefill_graph"] * steps
-    if machine.device.room > 60 * units.GIB:
-        size = max(size, r["floor_above_60_gib"])
+        size += r["attention_dp_extra"] * graphs * ranks if graphs > r["attention_dp_extra_from"] else 0.0
+    if "per_prefill_graph" in r and not _has_vision(model) and replayed(model, strategy, machine, engine) > 0.0:
+        ranges = engine.raw["defaults"]["prefill_graph_sizes"]
+        captured = sum(each <= tokens for first, last, step in ranges for each in range(first, last + 1, step))
+        size += r["mla_prefill_graphs"] if model.latent else r["per_prefill_graph"] * captured
+    if machine.device.room > r["floor_from"]:
+        size = max(size, r["floor"])
     return size
 
 
-def _sees(model: Model) -> bool:
+def _has_vision(model: Model) -> bool:
     """Whether the model has a vision tower."""
     return any(stack.role == "vision" for stack in model.stacks)
 
 
 def _beside_vision(r: Mapping[str, float], model: Model) -> float:
-    """Return the factor on the share of memory for weights and cache where pictures are encoded too, 1 for text alone.
+    """Return the factor on the share of memory for weights and cache where images are encoded too, 1 for text alone.
 
     The engine reads the tower's size from two fields of the configuration, and takes that of ViT-L/14 where one has another name.
     """
-    if "vision_share" not in r or not _sees(model):
+    if "vision_share" not in r or not _has_vision(model):
         return 1.0
     tower = model.config.get("vision_config")
     tower = tower if isinstance(tower, dict) else {}

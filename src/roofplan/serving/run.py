@@ -128,13 +128,14 @@ def _fewer_ports(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _behind_one_front_end(plan: Plan) -> list[tuple[str, str]]:
-    """Return a warning where a plan answers more requests than one front end, which all its replicas share, is predicted to read."""
+    """Return a warning where a plan answers more requests than its front ends are predicted to read."""
     answered = plan.metrics["output_tokens_per_second"].value / plan.workload.output
     busy = answered * float(plan.rates.front)
-    if busy <= 1.0:
+    started = plan.engine.front_ends(int(plan.strategy.dp))
+    if busy <= started:
         return []
     most = units.significant(1.0 / float(plan.rates.front))
-    said = f"{units.significant(answered)} requests a second need {math.ceil(busy)} front ends: one is predicted to read {most}, one after the other"
+    said = f"{units.significant(answered)} requests a second need {math.ceil(busy)} front ends, {started} by default: one is predicted to read {most}, one after the other"
     return [("front_end", said)]
 
 

@@ -95,6 +95,30 @@ def settings_of(text: str | None, engine: Engine) -> dict[str, float]:
     return out
 
 
+def settings_text(engine: Engine, settings: Mapping[str, float]) -> str:
+    """Return settings as ``--set`` reads them.
+
+    Parameters
+    ----------
+    engine : engine with its launch flags.
+    settings : flag in the catalogue -> value.
+
+    Returns
+    -------
+    Text in the engine's own names.
+
+    Examples
+    --------
+    >>> from roofplan import catalogue
+    >>> settings_text(catalogue.engine("vllm-0.33"), {"memory_share": 0.85, "batched_tokens": 1048576.0})
+    'gpu_memory_utilization=0.85,max_num_batched_tokens=1048576'
+    """
+    own = {flag: name for name, flag in names_of(engine).items()}
+    return ",".join(
+        f"{own[flag]}={value:.0f}" if value >= 1.0 else f"{own[flag]}={value:g}" for flag, value in settings.items()
+    )
+
+
 def with_settings(engine: Engine, settings: Mapping[str, float]) -> Engine:
     """Return an engine with settings that replace its defaults.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -105,19 +105,20 @@ def held_by(model: Model, engine: Engine) -> Model:
     """
     plan = model.quantization
     if model.latent and not engine.latent_cached:
-        model = _expanded(model)
+        model = _caching(model, lambda one: replace(one, per_head=one.key_dim + one.value_dim))
+    packed = engine.memory.get("sparse_latent")
+    if model.latent and packed is not None:
+        model = _caching(model, lambda one: one if one.top is None else replace(one, packed=packed.value))
     if plan is None or not plan.only_experts or not engine.beside_experts:
         return model
     return with_formats(model, replace(plan, beside=engine.beside_experts), model.dtype)
 
 
-def _expanded(model: Model) -> Model:
-    """Return a model whose latent attention caches each head's keys and values."""
+def _caching(model: Model, changed: Callable[[LatentAttention], LatentAttention]) -> Model:
+    """Return a model whose latent attention caches something else."""
 
     def mixer(item: Mixer) -> Mixer:
-        if not isinstance(item, LatentAttention):
-            return item
-        return replace(item, per_head=item.key_dim + item.value_dim)
+        return changed(item) if isinstance(item, LatentAttention) else item
 
     def layer(item: Layer) -> Layer:
         return replace(item, mixers=tuple(mixer(one) for one in item.mixers))

@@ -21,7 +21,7 @@ from roofplan.serving.defaults import default
 from roofplan.serving.evaluate import DEMANDS, against_limits, evaluate
 from roofplan.serving.order import ordered
 from roofplan.serving.plan import Plan, Request, Tally
-from roofplan.serving.settings import names_of
+from roofplan.serving.settings import settings_text
 from roofplan.serving.setups import MOST_SEATS
 from roofplan.serving.space import COMPETING, choose_engine, narrower, refuses_format
 
@@ -268,9 +268,9 @@ def _usual_share(asked: Request, machine: Machine) -> Iterator[Change]:
     if engine is None or stated is None or usual is None or stated >= usual:
         return
     settings = {**asked.settings, "memory_share": usual}
-    own = {flag: name for name, flag in names_of(engine).items()}
-    text = ",".join(f"{own[flag]}={value:g}" for flag, value in settings.items())
-    yield Change(flags={"--set": text}, asked=replace(asked, settings=settings), size=CHANGES_STRATEGY)
+    yield Change(
+        flags={"--set": settings_text(engine, settings)}, asked=replace(asked, settings=settings), size=CHANGES_STRATEGY
+    )
 
 
 def _other_engines(asked: Request, machine: Machine) -> Iterator[Change]:
@@ -296,7 +296,8 @@ def _other_formats(asked: Request, machine: Machine) -> Iterator[Change]:
     )
     if asked.kv_precisions == ("checkpoint",) and native:
         yield Change(flags={"--kv-precision": "fp8"}, asked=replace(asked, kv_precisions=("fp8",)), size=CHANGES_CACHE)
-    own = engine.weights if engine is not None and engine.stands_for and unread else ()
+    stands = engine is not None and engine.stands_for and unread
+    own = [one for one in engine.weights if one in catalogue.formats()] if engine is not None and stands else []
     for precision in (*narrower(machine), *own):
         there = (
             math.floor(8.0 * element_bytes(precision)) / 8.0
@@ -418,6 +419,9 @@ def _now(flag: str, asked: Request) -> str:
     limit = next((one for one in LIMITS if one.flag == flag), None)
     if limit is not None:
         return limit.write(float(getattr(asked.constraints, limit.field)))
+    engine = (
+        choose_engine(asked.engine, asked.machines[0], asked.model, asked.precisions[0]) if asked.settings else None
+    )
     said: dict[str, str] = {
         "--on": ",".join(m.text or m.device.id for m in asked.machines[:MOST_WAYS]),
         "--context": str(asked.workload.context),
@@ -425,7 +429,7 @@ def _now(flag: str, asked: Request) -> str:
         "--precision": ",".join(asked.precisions),
         "--kv-precision": ",".join(asked.kv_precisions),
         "--strategy": ",".join(f"{name}={value}" for name, value in asked.pins.items()),
-        "--set": ",".join(f"{name}={value:g}" for name, value in asked.settings.items()),
+        "--set": settings_text(engine, asked.settings) if engine else "",
     }
     return said[flag]
 

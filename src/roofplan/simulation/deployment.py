@@ -78,9 +78,14 @@ class Deployment:
             block=block,
             fixed=fixed,
             grows=self.grows,
-            front=float(self.rates.front),
+            front=self.front,
             delay=float(self.rates.delay),
         )
+
+    @property
+    def front(self) -> float:
+        """Time of a request in the front ends, one after the other, over their number [s]."""
+        return float(self.rates.front) / self.engine.front_ends(int(self.strategy.dp))
 
     @property
     def finds_prefixes(self) -> bool:

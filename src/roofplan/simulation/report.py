@@ -169,8 +169,8 @@ class Simulation:
 
     @property
     def front_end(self) -> float:
-        """Share of time in which the front end reads requests, one after the other for all replicas [1]."""
-        return self.requests_per_second * float(self.deployment.rates.front)
+        """Share of time in which the front ends read requests, one after the other [1]."""
+        return self.requests_per_second * self.deployment.front
 
     @property
     def output_tokens_per_second(self) -> float:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from roofplan.present.answers.things import ModelAnswer
 
 
+ALL_BUT_ROUNDING = 0.99
+"""Share of a cache below which its tokens do not all take the same [1]."""
+
+
 def layer_words(model: Model) -> str:
     """Return the layers in words: ``61 layers = 3 dense + 58 MoE (256 routed, 8 a token, 1 shared), MLA 512 + 64``."""
     parts = []
@@ -74,7 +78,7 @@ def model_screen(model: Model, facts: ModelAnswer, page: Page) -> None:
         page.line(line)
     if model.generates:
         state = f", state {c.state_bytes:,} B a sequence" if c.state_bytes else ""
-        slides = c.bytes_per_token * c.tokens + c.state_bytes < 0.99 * c.bytes
+        slides = c.bytes_per_token * c.tokens + c.state_bytes < ALL_BUT_ROUNDING * c.bytes
         each = "for each further token" if slides else "a token"
         mla = "; whole on every tp rank, split only by dp attention" if model.latent else ""
         for line in wrapped(
