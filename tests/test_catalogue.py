@@ -347,9 +347,10 @@ def test_models_are_found_in_any_spelling(name, model):
 
 
 @pytest.mark.parametrize(
-    "name", ["Llama 3.1 8B GPTQ", "Llama 3.1 8B 0101", "Llama 3.1 8B mini", "someone/Llama 3.1 8B"]
+    "name",
+    ["Llama 3.1 8B 0101", "Llama 3.1 8B GPTQ 0101", "Llama 3.1 8B mini", "someone/Llama 3.1 8B", "a/b/Llama-3.1-8B"],
 )
-def test_another_format_date_or_maker_is_another_model(name):
+def test_another_date_or_word_is_another_model(name):
     with pytest.raises(UnknownName):
         read_model(name)
 

@@ -377,7 +377,7 @@ def test_a_stated_limit_of_sequences_is_not_raised_for_a_demand():
 def test_formats_that_compete_are_each_weighed_by_their_own_type():
     plans = plan_serving("llama-3.1-8b", ["h100-sxm:1"], precision="bf16,fp32").plans
     weights = {plan.precision: plan.memory.weights for plan in plans}
-    assert weights["fp32"] == pytest.approx(2 * weights["bf16"], rel=1e-3)
+    assert weights["fp32"] == pytest.approx(2 * weights["checkpoint"], rel=1e-3)
     assert weights["fp32"] == pytest.approx(4 * plans[0].model.total, rel=1e-3)
 
 

@@ -112,13 +112,14 @@ def _spellings() -> tuple[Mapping[str, str], Mapping[str, frozenset[str]]]:
     return found, dates
 
 
-def named(name: str, *, as_stored: bool = False) -> str | None:
+def named(name: str, *, as_stored: bool = False, known_dates: bool = False) -> str | None:
     """Return the id of the model that a name means, None where there is none; a name with another date is another model.
 
     Parameters
     ----------
     name : name in any spelling.
     as_stored : whether a number format or a date in the name must be the model's own; words for tuning never count.
+    known_dates : whether a date must be one that the catalogue knows of the model.
 
     Returns
     -------
@@ -139,4 +140,5 @@ def named(name: str, *, as_stored: bool = False) -> str | None:
     if as_stored and any(word.lower() not in TUNED for word in re.split(r"[\s_-]+", plain(name)[len(rest) :]) if word):
         return None
     found = known.get(spelling(rest))
-    return found if found is None or not own or not dates[found] or own <= dates[found] else None
+    undated = found is not None and not dates[found] and not known_dates
+    return found if found is None or not own or undated or own <= dates[found] else None

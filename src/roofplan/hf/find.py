@@ -133,7 +133,7 @@ def checkpoint_named(name: str) -> Model | None:
     stored = named(name, as_stored=True) if "/" not in name else None
     if stored is not None:
         return hf.of_catalogue(stored)
-    identity, precision = named(name), format_in_name(name, {})
+    identity, precision = named(name, known_dates=True), format_in_name(name, {})
     if identity is None or (precision is None and states_format(name)):
         return None
     if f"{identity}-{precision}" in catalogue.ids("models"):

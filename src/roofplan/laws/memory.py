@@ -219,7 +219,7 @@ def activation_peak_bytes(
 
     Examples
     --------
-    >>> activation_peak_bytes(8192, 8192, 7168 * 3, 2, 1024, 128256 / 8, 6) < 1e9
+    >>> bool(activation_peak_bytes(8192, 8192, 7168 * 3, 2, 1024, 128256 / 8, 6) < 1e9)
     True
     """
     return larger(tokens * (2 * hidden + widest) * element, tokens * hidden * element + sampled * vocabulary * logit)

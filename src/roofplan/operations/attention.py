@@ -15,7 +15,7 @@ from roofplan.operations.table import (
     product,
 )
 from roofplan.records.engine import Kernels
-from roofplan.records.model import Attention, LatentAttention, Model, scaled
+from roofplan.records.model import Attention, LatentAttention, Model
 
 
 def attention_operations(
@@ -63,7 +63,7 @@ def _decode_attention(mixer: Attention, step: Step, heads: Number, kept: Number,
     seen, indexed = _seen(mixer, step.context)
     work = attention.work(step.sequences * step.each * seen, heads, mixer.head_dim, mixer.value_dim)
     work = work + 2.0 * step.sequences * step.each * indexed * mixer.index_heads * mixer.index_elements
-    traffic = step.sequences * (seen * kept * kv_bytes + indexed * scaled(mixer.index_elements))
+    traffic = step.sequences * (seen * kept * kv_bytes + indexed * mixer.index_entry(kv_bytes))
     return Operation(
         "decode attention",
         "decode_attention",
@@ -200,7 +200,7 @@ def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: 
         work = attention.latent_work(pairs, heads, mixer.latent, mixer.rope_dim)
     work = work + 2.0 * step.sequences * step.each * step.context * mixer.index_heads * mixer.index_dim
     entry = mixer.entry(mixer.heads / heads, kv_bytes)
-    traffic = step.sequences * (seen * entry + step.context * mixer.index_entry)
+    traffic = step.sequences * (seen * entry + step.context * mixer.index_entry(kv_bytes))
     return Operation(
         "decode attention",
         "decode_attention",

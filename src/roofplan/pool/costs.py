@@ -133,7 +133,9 @@ def head_bytes(model: Model) -> float:
 def _cache(model: Model, kind: int, request: PoolRequest) -> float:
     """Return the cache of one user in a layer of a kind, at the longest request [B]."""
     slope, windowed, state = cache_of(model.decoder.kinds()[kind][0], ALONE, request.kv_bytes)
-    one = Footprint(weights=0.0, kv_per_token=slope, windowed=tuple(windowed), state=state, widest=0.0, stage=0, last=True)
+    one = Footprint(
+        weights=0.0, kv_per_token=slope, windowed=tuple(windowed), state=state, widest=0.0, stage=0, last=True
+    )
     return one.request(float(request.workload.context))
 
 

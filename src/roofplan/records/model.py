@@ -79,6 +79,7 @@ class Attention:
     compressed_top : most compressed entries that are attended to, None for all [1].
     index_elements : cache elements of a sparse-attention indexer per (compressed) token [1].
     index_heads : heads of the indexer, each of which scores every cached token [1].
+    index_bytes : what an engine keeps of an indexer's number, whatever the format of the cache, 0 for the cache's own [B].
     """
 
     heads: int
@@ -97,6 +98,7 @@ class Attention:
     compressed_top: int | None = None
     index_elements: int = 0
     index_heads: int = 0
+    index_bytes: float = 0.0
 
     @property
     def parameters(self) -> int:
@@ -109,25 +111,9 @@ class Attention:
         width = self.head_dim if self.key_is_value else self.head_dim + self.value_dim
         return self.kv_heads * width * self.stores_cache
 
-
-def scaled(width: int) -> float:
-    """Return the size of cached numbers of 8 bits with a 32-bit scale for each 128.
-
-    Engines keep an indexer's keys so, whatever the format of the cache.
-
-    Parameters
-    ----------
-    width : numbers [1].
-
-    Returns
-    -------
-    Size [B].
-
-    Notes
-    -----
-    Source: vLLM (v1/attention/backends/mla/indexer.py), SGLang (mem_cache/memory_pool.py) and TensorRT-LLM alike.
-    """
-    return width + 4.0 * width / 128
+    def index_entry(self, kv_bytes: float) -> float:
+        """Return what the indexer caches of a (compressed) token, given the bytes of a cached number [B]."""
+        return self.index_elements * (self.index_bytes or kv_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +130,7 @@ class LatentAttention:
     stores_index : False where the layer reuses an earlier layer's selection.
     per_head : numbers that an engine caches of each head and token, keys and values, 0 where it caches the latent vector [1].
     packed : what an engine keeps of a token's latent in an 8-bit cache, scales included, 0 for a byte a number [B].
+    index_bytes : what it keeps of an indexer's number, whatever the format of the cache, 0 for the cache's own [B].
     """
 
     heads: int
@@ -159,6 +146,7 @@ class LatentAttention:
     stores_index: bool = True
     per_head: int = 0
     packed: float = 0.0
+    index_bytes: float = 0.0
 
     @property
     def parameters(self) -> int:
@@ -188,10 +176,9 @@ class LatentAttention:
             return self.packed
         return (self.latent + self.rope_dim) * kv_bytes
 
-    @property
-    def index_entry(self) -> float:
-        """What the layer caches of a token for its indexer, on every rank [B]."""
-        return scaled(self.index_dim) * self.stores_index
+    def index_entry(self, kv_bytes: float) -> float:
+        """Return what the indexer caches of a token on every rank, given the bytes of a cached number [B]."""
+        return self.index_dim * (self.index_bytes or kv_bytes) * self.stores_index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

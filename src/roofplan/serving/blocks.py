@@ -129,7 +129,7 @@ def _kinds(model: Model, tensor: int, cache_bytes: float) -> tuple[Counter[tuple
         for mixer in layer.mixers:
             if isinstance(mixer, LatentAttention):
                 kinds[None, False] += 1
-                widths |= {float(mixer.entry(float(tensor), cache_bytes)), mixer.index_entry} - {0.0}
+                widths |= {float(mixer.entry(float(tensor), cache_bytes)), mixer.index_entry(cache_bytes)} - {0.0}
             elif not isinstance(mixer, Attention):
                 raise UnsupportedFeature(
                     f"{model.id}: layers with a state share vLLM's pages in a way that is not described"

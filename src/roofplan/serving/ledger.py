@@ -11,7 +11,7 @@ from roofplan.operations import head_format
 from roofplan.operations.table import ACTIVATION_BYTES, Split, element_bytes, fraction, kv_heads_of
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import CPU, Machine
-from roofplan.records.model import Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence, scaled
+from roofplan.records.model import Group, LatentAttention, Layer, Linear, Mixture, Model, Recurrence
 from roofplan.records.source import document
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term, total
@@ -111,7 +111,7 @@ def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[t
                 mixer.state_elements * mixer.state_bytes + mixer.convolution_elements * ACTIVATION_BYTES
             ) / split.attention
         elif isinstance(mixer, LatentAttention):
-            slope += mixer.entry(float(split.attention), kv_bytes) + mixer.index_entry
+            slope += mixer.entry(float(split.attention), kv_bytes) + mixer.index_entry(kv_bytes)
         elif mixer.cross is not None:
             state += (
                 mixer.cache_elements
@@ -124,7 +124,7 @@ def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[t
             kept = float(memory.heads_per_rank(float(mixer.kv_heads), split.attention)) / mixer.kv_heads
             rate = mixer.cache_elements * kept * kv_bytes
             if mixer.compression > 1:
-                slope += (rate + scaled(mixer.index_elements)) / mixer.compression
+                slope += (rate + mixer.index_entry(kv_bytes)) / mixer.compression
                 windowed.append((rate, float(mixer.window or 0), False))
             elif mixer.window is not None:
                 windowed.append((rate, float(mixer.window), mixer.chunked))

@@ -15,7 +15,7 @@ from roofplan.operations import whole_model
 from roofplan.operations.table import Step
 from roofplan.records.engine import Engine
 from roofplan.records.hardware import CPU, Machine
-from roofplan.records.model import LatentAttention, Layer, Mixer, Model, Stack
+from roofplan.records.model import Attention, LatentAttention, Layer, Mixer, Model, Stack
 from roofplan.records.strategy import Strategy, divisors
 from roofplan.serving.rules import supported
 from roofplan.timing.kernels import PRODUCTS
@@ -105,29 +105,42 @@ def held_by(model: Model, engine: Engine) -> Model:
     """
     plan = model.quantization
     if model.latent and not engine.latent_cached:
-        model = _caching(model, lambda one: replace(one, per_head=one.key_dim + one.value_dim))
-    packed = engine.memory.get("sparse_latent")
-    if model.latent and packed is not None:
-        model = _caching(model, lambda one: one if one.top is None else replace(one, packed=packed.value))
+        model = _with_mixers(model, _expanded)
+    packed, index = engine.memory.get("sparse_latent"), engine.memory.get("indexer_number")
+    if packed is not None or index is not None:
+        kept, number = (one.value if one else 0.0 for one in (packed, index))
+        model = _with_mixers(model, lambda one: _selecting(one, kept, number))
     if plan is None or not plan.only_experts or not engine.beside_experts:
         return model
     return with_formats(model, replace(plan, beside=engine.beside_experts), model.dtype)
 
 
-def _caching(model: Model, changed: Callable[[LatentAttention], LatentAttention]) -> Model:
-    """Return a model whose latent attention caches something else."""
+def _expanded(mixer: Mixer) -> Mixer:
+    """Return latent attention that caches each head's keys and values."""
+    return replace(mixer, per_head=mixer.key_dim + mixer.value_dim) if isinstance(mixer, LatentAttention) else mixer
 
-    def mixer(item: Mixer) -> Mixer:
-        return changed(item) if isinstance(item, LatentAttention) else item
+
+def _selecting(mixer: Mixer, packed: float, number: float) -> Mixer:
+    """Return attention to selected tokens with what an engine keeps of an 8-bit latent and of an indexer's number [B]."""
+    if isinstance(mixer, LatentAttention) and mixer.top is not None:
+        return replace(mixer, packed=packed, index_bytes=number)
+    if isinstance(mixer, Attention) and mixer.index_elements:
+        return replace(mixer, index_bytes=number)
+    return mixer
+
+
+def _with_mixers(model: Model, changed: Callable[[Mixer], Mixer]) -> Model:
+    """Return a model whose mixers are changed."""
 
     def layer(item: Layer) -> Layer:
-        return replace(item, mixers=tuple(mixer(one) for one in item.mixers))
+        return replace(item, mixers=tuple(changed(one) for one in item.mixers))
 
     def stack(item: Stack) -> Stack:
         made = {one: layer(one) for one, _ in item.kinds()}
         return replace(item, layers=tuple(made[one] for one in item.layers))
 
-    return replace(model, stacks=tuple(stack(item) for item in model.stacks))
+    found = tuple(stack(item) for item in model.stacks)
+    return model if found == model.stacks else replace(model, stacks=found)
 
 
 FOUR_BITS = ("awq", "q4_k_m")
