@@ -159,7 +159,7 @@ def test_published_rules_are_never_faster():
         plan = asked("2xrtx-4090@1gbe", "2xrtx-3060@100mbit:12ms", precision="q4_k_m", software=software)
         best = plan.metrics["tokens_per_second_per_user"].value
         for one in plan.baselines.values():
-            assert one.rate is None or one.rate <= best * (1.0 + 1e-9)
+            assert one.rate is None or one.rate <= best * (1.0 + 1e-8)
 
 
 def test_a_better_link_is_never_slower():

@@ -327,7 +327,7 @@ def test_limits_and_goodput_have_intervals(felt):
 @pytest.mark.slow
 def test_a_rate_is_sought_over_layouts():
     """TP 4 twice gives more tokens in its steady state, TP 8 more requests inside a tight limit on tokens."""
-    asked = {"input": "2000", "output": "300", "slo": "ttft=1s@p99,tpot=30ms@p95", "find": "rate", "requests": 1000}
+    asked = {"input": "1000", "output": "300", "slo": "ttft=1s@p99,tpot=25ms@p95", "find": "rate", "requests": 1000}
     found = rp.simulate("llama-3.1-70b", on="h100-sxm:8", **asked)
     pinned = rp.simulate("llama-3.1-70b", on="h100-sxm:8", strategy="tp=4,dp=2", **asked)
     assert found.plan.label == "tp8"
