@@ -162,7 +162,7 @@ def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool
 
     Returns
     -------
-    Weights, cache and state of one rank of each stage; equal stages are listed once [B].
+    Weights, cache and state of one rank of each stage; equal stages are listed once, as the last where that is one of them [B].
     """
     split = Split.of(strategy)
     kinds = model.decoder.kinds()
@@ -182,17 +182,18 @@ def footprints(model: Model, strategy: Strategy, kv_bytes: float, *, draft: bool
                 windowed[window, chunked] = windowed.get((window, chunked), 0.0) + n * rate
         weights = sum(n * b for n, b in zip(counts, per_layer, strict=True)) + ends[stage]
         weights -= _held_once([layer for layer, _ in kinds], counts, per_layer)
-        found.setdefault(
-            (*counts, ends[stage], stage == stages - 1),
-            Footprint(
-                weights=weights,
-                kv_per_token=sum(n * c[0] for n, c in zip(counts, caches, strict=True)),
-                windowed=tuple((rate, window, chunked) for (window, chunked), rate in windowed.items()),
-                state=sum(n * c[2] for n, c in zip(counts, caches, strict=True)),
-                widest=most,
-                stage=stage,
-                last=stage == stages - 1,
-            ),
+        key, last = (*counts, ends[stage]), stage == stages - 1
+        if key in found:
+            found[key] = replace(found[key], last=last)
+            continue
+        found[key] = Footprint(
+            weights=weights,
+            kv_per_token=sum(n * c[0] for n, c in zip(counts, caches, strict=True)),
+            windowed=tuple((rate, window, chunked) for (window, chunked), rate in windowed.items()),
+            state=sum(n * c[2] for n, c in zip(counts, caches, strict=True)),
+            widest=most,
+            stage=stage,
+            last=last,
         )
     return tuple(found.values())
 

@@ -129,7 +129,7 @@ def _fewer_ports(plan: Plan) -> list[tuple[str, str]]:
 
 def _behind_one_front_end(plan: Plan) -> list[tuple[str, str]]:
     """Return a warning where a plan answers more requests than its front ends are predicted to read."""
-    answered = plan.metrics["output_tokens_per_second"].value / plan.workload.output
+    answered = float(plan.values["output_tokens_per_second"]) / plan.workload.output
     busy = answered * float(plan.rates.front)
     started = plan.engine.front_ends(int(plan.strategy.dp))
     if busy <= started:
