@@ -896,3 +896,114 @@ def test_a_published_run_beside_a_plan_has_a_predicted_time():
     fit = catalogue.shipped_fit()
     found = (_predicted(row, fit)[1] for row in _by_id().values())
     assert isinstance(next(one for one in found if one is not None), Metric)
+
+
+def test_dies_have_units_only_where_those_made_and_those_sold_are_known():
+    from roofplan.money.chip import chip_of
+
+    card = catalogue.accelerator("a10")
+    sold = card.quantities["units"]
+    both = replace(card, id="mine", quantities={**card.quantities, "units_full": replace(sold, value=84.0)})
+    one = replace(card, id="mine", quantities={name: n for name, n in both.quantities.items() if name != "units"})
+    assert [(die.units, die.sold) for die in chip_of(both).dies] == [(84, int(sold.value))]
+    assert [(die.units, die.sold) for die in chip_of(one).dies] == [(None, None)]
+
+
+def test_launches_that_half_fit_a_queue_delay_what_does_not_fit():
+    from roofplan.laws.pipeline import layer_split_turns
+
+    assert float(layer_split_turns(4.0, 3.0, 4.0, 1.5)) == 2.0 / 2.0 * 3.5 + 0.0 + 4.0
+
+
+def test_every_volume_is_a_request_at_least(run):
+    code, _, error = run("cost", "tokens", "llama-3.1-8b", "--on", "h100-sxm:1", "--tokens", "1B,100/month")
+    assert code == 2
+    assert "is less than one request" in error
+
+
+def test_a_model_stands_first_in_python():
+    from roofplan.inputs import ServeInputs
+    from roofplan.questions import EVERY
+    from roofplan.questions.spelling import python_call
+
+    said = python_call(EVERY["serve"], ServeInputs(model="llama-3.1-8b", on=("h100-sxm:1",)))
+    assert "answer = rp.plan_serving('llama-3.1-8b', on=['h100-sxm:1'])" in said
+
+
+@pytest.mark.parametrize("engine", [None, "vllm"])
+def test_settings_to_try_are_of_the_engine_that_was_asked_for_or_planned(engine):
+    from roofplan.serving import Request, search
+    from roofplan.serving.advice import changes
+
+    asked = Request(model=hf.of_catalogue("llama-3.1-8b"), machines=tuple(machine("h100-sxm:1")), engine=engine)
+    plan = search(asked, catalogue.shipped_fit()).plans[0]
+    tried = {one.engine for flag, _, one in changes(plan, asked) if flag == "--set"}
+    assert tried == {engine or plan.engine.id}
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "said"),
+    [
+        (("llama-3.1-8b",), {"model": "llama-3.1-8b"}, "stand by their place, each once"),
+        (("llama-3.1-8b", ["h100-sxm:1"], "more"), {}, "stand by their place, each once"),
+    ],
+)
+def test_inputs_stand_once_and_no_more_than_have_places(given, named, said):
+    import roofplan as rp
+
+    with pytest.raises(InputError, match=said):
+        rp.plan_serving(*given, **named)
+
+
+def test_a_record_of_inputs_stands_alone():
+    import roofplan as rp
+    from roofplan.inputs import ServeInputs
+
+    asked = ServeInputs(model="llama-3.1-8b", on=("h100-sxm:1",))
+    for more in ((["h100-sxm:1"],), ()):
+        with pytest.raises(InputError, match="stands alone"):
+            rp.plan_serving(asked, *more, **({} if more else {"tpot": "50ms"}))
+
+
+def test_an_answer_of_a_quarter_of_few_positions_is_one_token():
+    from roofplan.errors import UnitError
+    from roofplan.serving.request import check_served
+
+    model = replace(hf.of_catalogue("llama-3.1-8b"), max_positions=4)
+    with pytest.raises(UnitError, match="--input 3 --output 1 fit"):
+        check_served(model, Workload(input=4, output=3, context=7), None)
+
+
+@pytest.mark.parametrize(("size", "refused"), [(-2, True), (-1, False), (128, False)])
+def test_a_group_has_a_size_or_is_a_channel(size, refused):
+    from roofplan.errors import ConfigError
+    from roofplan.hf.fields import Fields
+    from roofplan.hf.quantization import _group_size
+
+    fields = Fields({"group_size": size}, "config.json")
+    if refused:
+        with pytest.raises(ConfigError):
+            _group_size(fields, 128)
+    else:
+        assert _group_size(fields, 128) == size
+
+
+def test_a_budget_that_no_plan_in_time_keeps_is_what_binds(run_json):
+    words = ("train", "llama-3.1-8b", "--on", "h100-sxm:8", "--tokens", "1B", "--deadline", "3000d", "--budget", "1USD")
+    code, document = run_json(*words)
+    assert code == 1
+    assert document["no_plan"]["binding"] == "budget"
+
+
+def test_a_run_that_states_no_patience_is_over_after_the_usual_one():
+    from roofplan.measure.ledger import PATIENCE, _runs
+
+    assert _runs({}, PATIENCE)
+    assert not _runs({}, PATIENCE + 0.5)
+
+
+def test_a_trace_lacks_the_columns_of_the_form_that_it_is_nearest_to(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("Timestamp,Request tokens,Model\n0,5,x\n")
+    with pytest.raises(InputError, match="lacks the column response tokens"):
+        read_trace(path)

@@ -171,6 +171,7 @@ def test_a_made_up_chip_costs_what_the_catalogue_s_twin_costs():
         ("chip --node n5 --area 814mm2 --memory HBM3", "say how much"),
         ("chip --node n5 --area 800mm2 --dies 100000", "more than the 64"),
         ("chip --node n5 --area 800mm2 --hbm 100TiB", "interposer"),
+        ("chip --node n5 --area 800mm2 --dies 60", "interposer"),
         ("chip biren-br100", "biren-br100: 1,074 mm2"),
         ("machine --on rtx-4090:8 --years 1000", "--years"),
         ("machine --on rtx-4090:8 --residual 100%", "below 100%"),
