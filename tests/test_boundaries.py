@@ -15,7 +15,7 @@ from roofplan.errors import InputError, UnknownName
 from roofplan.laws import collectives
 from roofplan.load.traces import read_trace
 from roofplan.present.screens.page import WIDTH, Page, folded
-from roofplan.records.model import Attention
+from roofplan.records.model import Attention, Recurrence
 from roofplan.records.strategy import Strategy
 from roofplan.records.workload import Workload
 from roofplan.serving.ledger import footprints
@@ -1007,3 +1007,49 @@ def test_a_trace_lacks_the_columns_of_the_form_that_it_is_nearest_to(tmp_path):
     path.write_text("Timestamp,Request tokens,Model\n0,5,x\n")
     with pytest.raises(InputError, match="lacks the column response tokens"):
         read_trace(path)
+
+
+def test_the_newest_price_that_holds_is_taken():
+    from datetime import date, timedelta
+
+    from roofplan.money.listed import _today
+
+    def price(name, days):
+        start = None if days is None else date.today() + timedelta(days=days)
+        return SimpleNamespace(constraint=SimpleNamespace(start_date=start), prices=name)
+
+    assert _today([price("first", None), price("now", -1), price("later", 1)]) == "now"
+    assert _today([price("soon", 1), price("later", 2)]) == "soon"
+    assert _today("alone") == "alone"
+
+
+def test_repeated_prompts_are_those_of_the_seed():
+    from roofplan.measure.request import FRESH, REPEATED, _prompts
+
+    again, fresh = _prompts(REPEATED, 7), _prompts(FRESH, 7)
+    assert (again.seed, again.repeated) == (7, True)
+    assert not fresh.repeated
+
+
+def test_milestones_are_prices_at_which_devices_were_sold_in_dollars():
+    from roofplan.money.history import SOLD, milestones
+
+    found = milestones()
+    assert len(found) > 20
+    assert {(one.price.unit, one.price.kind in SOLD) for one in found} == {("USD", True)}
+
+
+def test_a_recurrence_keeps_what_enters_and_leaves_it():
+    from roofplan.operations.activations import _mixer
+
+    mixer = next(
+        one
+        for layer in hf.of_catalogue("qwen3.5-9b").decoder.layers
+        for one in layer.mixers
+        if isinstance(one, Recurrence)
+    )
+    last = mixer.groups[-1]
+    doubled = replace(mixer, groups=(*mixer.groups[:-1], (replace(last[0], copies=2), *last[1:])))
+    layout, framework = SimpleNamespace(tp=2), None
+    once, twice = (_mixer(one, 8.0, 8.0, layout, framework) for one in (mixer, doubled))
+    assert twice[1].bytes == 2 * once[1].bytes
