@@ -1053,3 +1053,12 @@ def test_a_recurrence_keeps_what_enters_and_leaves_it():
     layout, framework = SimpleNamespace(tp=2), None
     once, twice = (_mixer(one, 8.0, 8.0, layout, framework) for one in (mixer, doubled))
     assert twice[1].bytes == 2 * once[1].bytes
+
+
+def test_cards_of_as_much_memory_hold_at_least_as_much():
+    from roofplan.serving.ways_out import _at_least
+
+    box = machine("rtx-4090:1")[0]
+    found = [one.id for one in _at_least(box)]
+    assert "rtx-4090" in found
+    assert "rtx-4080" not in found
