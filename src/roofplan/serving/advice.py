@@ -15,7 +15,7 @@ from roofplan.serving.defaults import needed
 from roofplan.serving.evaluate import evaluate
 from roofplan.serving.order import objective, ordered
 from roofplan.serving.plan import Improvement, Plan, Request, Result, Standing, Tally
-from roofplan.serving.settings import names_of
+from roofplan.serving.settings import names_of, settings_text
 from roofplan.serving.space import narrower, refuses_format
 
 
@@ -149,15 +149,13 @@ def changes(plan: Plan, asked: Request) -> Iterator[tuple[str, str, Request]]:
             yield "--precision", precision, replace(asked, precisions=(precision,))
     if element_bytes(plan.kv_precision) > 1.5 and "fp8" in plan.machine.device.peak:
         yield "--kv-precision", "fp8", replace(asked, kv_precisions=("fp8",))
-    known = {flag: name for name, flag in names_of(plan.engine).items()}
-    if "batched_tokens" in known and "batched_tokens" not in asked.settings:
+    if "batched_tokens" in names_of(plan.engine).values() and "batched_tokens" not in asked.settings:
         now = needed(plan.engine, "max_num_batched_tokens", plan.machine)
         for factor in CHUNK_FACTORS:
             tokens = float(now * factor)
             settings = {**asked.settings, "batched_tokens": tokens}
             engine = asked.engine or plan.engine.id
-            spelt = ",".join(f"{known[flag]}={value:.15g}" for flag, value in settings.items())
-            yield "--set", spelt, replace(asked, settings=settings, engine=engine)
+            yield "--set", settings_text(plan.engine, settings), replace(asked, settings=settings, engine=engine)
     for engine in ("vllm", "sglang", "tensorrt-llm"):
         if engine != plan.engine.name and not asked.engine and not asked.settings:
             yield "--engine", engine, replace(asked, engine=engine, settings={})

@@ -114,9 +114,7 @@ def settings_text(engine: Engine, settings: Mapping[str, float]) -> str:
     'gpu_memory_utilization=0.85,max_num_batched_tokens=1048576'
     """
     own = {flag: name for name, flag in names_of(engine).items()}
-    return ",".join(
-        f"{own[flag]}={value:.0f}" if value >= 1.0 else f"{own[flag]}={value:g}" for flag, value in settings.items()
-    )
+    return ",".join(f"{own[flag]}={value:.15g}" for flag, value in settings.items())
 
 
 def with_settings(engine: Engine, settings: Mapping[str, float]) -> Engine:
