@@ -1062,3 +1062,189 @@ def test_cards_of_as_much_memory_hold_at_least_as_much():
     found = [one.id for one in _at_least(box)]
     assert "rtx-4090" in found
     assert "rtx-4080" not in found
+
+
+def test_a_percentile_may_be_the_first():
+    from roofplan.load.statistics import _quantile
+
+    assert _quantile("1", "ttft=1s@1") == 0.01
+    with pytest.raises(InputError, match="no percentile"):
+        _quantile("0.99", "ttft=1s@0.99")
+
+
+def test_busy_time_is_that_of_one_thread(monkeypatch):
+    import time
+
+    from roofplan.measure.machine.backends import Numpy
+
+    backend = Numpy(2)
+    monkeypatch.setattr(time, "process_time", lambda: 4.0)
+    assert backend.busy() == 2.0
+
+
+def test_a_package_may_hold_the_most_dies():
+    from roofplan.money.chip import MOST_DIES, Chip, Die, checked
+
+    small = Chip(
+        id="own",
+        name="own",
+        dies=(Die(name="die", node="tsmc-n5", area=1e-6, count=MOST_DIES),),
+        memory="",
+        capacity=0.0,
+        interposer=False,
+        source="own",
+    )
+    assert checked(small) is small
+    with pytest.raises(InputError, match="--dies"):
+        checked(replace(small, dies=(Die(name="die", node="tsmc-n5", area=1e-6, count=MOST_DIES + 1),)))
+
+
+def test_a_server_that_sends_little_has_not_answered():
+    from roofplan.measure.workers import SMALL, WINDOW, _load
+
+    steady = [(0.1 * k, 0.0, 0.0 if k < 2 else 1e6 * (k - 1)) for k in range(12)]
+    sent = steady[-1][2]
+    # a while in which exactly as much comes back as does not count, then an answer
+    quiet = [(1.2 + 0.1 * k, SMALL * k / WINDOW, sent + 1e3 * k) for k in range(15)]
+    answer = [(2.7 + 0.1 * k, SMALL * 2 + 1e6 * k, sent + 15e3 + 1e5 * k) for k in range(15)]
+    whole, _ = _load([*steady, *quiet, *answer])
+    assert whole == sent + 5e3
+
+
+def test_the_vocabulary_is_padded_to_two_rows_a_rank():
+    from roofplan.training.stages import rows_of_table
+
+    model = replace(hf.of_catalogue("llama-3.1-8b"), vocabulary=1001)
+    layout = SimpleNamespace(tp=1)
+    assert rows_of_table(model, layout, 2.0) == 1002
+    assert rows_of_table(model, layout, 1.0) == 1001
+
+
+def test_the_configuration_is_neither_compared_nor_printed():
+    model = hf.of_catalogue("llama-3.1-8b")
+    other = replace(model, config={"made": "elsewhere"})
+    assert model == other
+    assert "made" not in repr(other)
+
+
+def test_an_encoder_may_have_no_token_types():
+    stated = {
+        "model_type": "bert",
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+        "num_hidden_layers": 1,
+        "vocab_size": 100,
+        "max_position_embeddings": 16,
+    }
+    with_two = hf.from_dict({**stated, "type_vocab_size": 2}).total
+    assert hf.from_dict({**stated, "type_vocab_size": 0}).total == with_two - 2 * 64
+
+
+def test_progress_leaves_nothing_behind(monkeypatch):
+    import rich.progress
+
+    from roofplan.cli import printed
+
+    made = []
+
+    class Shown(rich.progress.Progress):
+        def __init__(self, *columns, **given):
+            made.append(given)
+            super().__init__(*columns, **given)
+
+    monkeypatch.setattr(rich.progress, "Progress", Shown)
+    monkeypatch.setattr(printed.sys.stderr, "isatty", lambda: True, raising=False)
+    times = iter(range(0, 100, 5))
+    monkeypatch.setattr(printed.time, "monotonic", lambda: float(next(times)))
+    with printed._progress(quiet=False, what="plans") as report:
+        report(1, 3)
+    assert made
+    assert made[0]["transient"] is True
+
+
+def test_a_run_without_lengths_is_as_near_as_one_of_the_same():
+    import roofplan as rp
+    from roofplan.evidence.nearest import _distance
+
+    plan = rp.plan_serving("llama-3.1-8b", on="h100-sxm", engine="vllm", input=1000, output=200, concurrency=8).plans[0]
+    row = next(one for one in catalogue.inference_rows() if one["output_len"] and one["tpot_ms"])
+    here = {**row, "input_len": str(plan.workload.input)}
+    assert _distance({**row, "input_len": ""}, plan) == pytest.approx(_distance(here, plan))
+
+
+def test_a_stated_hybrid_group_is_no_assumption():
+    from roofplan.evidence.training import _shard
+
+    assumed = set()
+    assert _shard({"zero_stage_fsdp": "HSDP 2x8"}, 16, 8, assumed) == 8
+    assert not assumed
+    assert _shard({"zero_stage_fsdp": "hybrid shard"}, 16, 8, assumed) == 8
+    assert assumed
+
+
+def test_systems_of_measured_runs_are_known():
+    assert len(catalogue.measured_systems("time per token")) > 10
+
+
+def test_a_question_without_what_it_needs_is_refused():
+    import roofplan as rp
+
+    with pytest.raises(InputError, match="model is missing"):
+        rp.plan_serving(None)
+    with pytest.raises(InputError, match="is missing"):
+        rp.simulate(None, on="h100-sxm")
+
+
+def test_sources_of_an_ability_are_read_only():
+    from roofplan.training.ability import ability
+
+    made = ability(machine("h100-sxm:8")[0], catalogue.framework("litgpt-0.3"), catalogue.shipped_fit())
+    with pytest.raises(TypeError):
+        made.sources["matmul"] = ()
+
+
+def test_limits_of_several_passes_add_up():
+    from roofplan.pool.parts import Part
+    from roofplan.pool.times import _times
+    from roofplan.records.terms import Term
+
+    part = Part(term=Term("one pass", 2.0, "s"), low=1.0, high=3.0, grade="guessed", limits={("memory", "a"): 2.0})
+    whole = _times(part, 3.0, 3.0)
+    assert whole.limits == {("memory", "a"): 6.0}
+    assert (float(whole.term.value), whole.low, whole.high) == (6.0, 3.0, 9.0)
+
+
+def test_every_axis_of_a_machines_charts_is_in_its_rows():
+    from roofplan.present.charts.machine import _line
+
+    made = _line("t", [{"a": 1.0, "b": 2.0}], ("a", "words of a"), ("b", "words of b"), None)
+    assert {axis: one["field"] for axis, one in made["encoding"].items() if axis in "xy"} == {"x": "a", "y": "b"}
+
+
+def test_nine_machines_are_shown_as_a_table():
+    import roofplan as rp
+    from roofplan.present.screens.plans import serve_screen
+
+    names = ["h100-sxm", "h200-sxm", "b200", "a100-sxm-80", "l40s", "rtx-4090", "rtx-5090", "a100-sxm-40", "rtx-3090"]
+
+    def text(many):
+        out = io.StringIO()
+        serve_screen(rp.plan_serving("llama-3.1-8b", on=many), Page(out), "", top=3)
+        return out.getvalue()
+
+    def listed(many):
+        return sum(line.split(":")[0].strip() in many for line in text(many).splitlines() if ":" in line)
+
+    assert listed(names) > listed(names[:8])
+
+
+def test_among_cheap_plans_quick_ones_come_first():
+    import roofplan as rp
+    from roofplan.serving.order import ordered
+
+    plan = rp.plan_serving("llama-3.1-8b", on="h100-sxm", concurrency=8).plans[0]
+    slow, quick = (replace(plan, values={**plan.values, "tpot": tpot}) for tpot in (0.06, 0.04))
+    assert [one.values["tpot"] for one in ordered([slow, quick], "cost")] == [0.04, 0.06]
+    cheap = replace(slow, values={**slow.values, "output_tokens_per_second": 1e6})
+    assert [one.values["tpot"] for one in ordered([cheap, quick], "cost")] == [0.04, 0.06]
