@@ -19,6 +19,7 @@ from replays import plain
 
 from roofplan import catalogue, hf
 from roofplan.errors import RoofplanError
+from roofplan.hf import families
 from roofplan.records.strategy import Strategy
 from roofplan.serving import footprint
 from roofplan.workers import answers
@@ -51,7 +52,7 @@ def configurations():
             said[config["model_type"]] |= keys(config)
     known = {one.get("model_type") for config in found.values() for one in (config, config.get("text_config", {}))}
     llama = {**LLAMA, "n_routed_experts": 8, "moe_intermediate_size": 512, "top_k": 2}
-    return found | {name: {**llama, "model_type": name} for name in hf.FAMILIES if name not in known}
+    return found | {name: {**llama, "model_type": name} for name in families.FAMILIES if name not in known}
 
 
 CONFIGURATIONS = configurations()

@@ -293,8 +293,11 @@ def test_pipeline_groups_raise_the_rate_but_not_the_speed_of_one():
     one = predicted(LLAMA, "h100-sxm:8", Strategy(tp=4, pp=2), 1)
     many = predicted(LLAMA, "h100-sxm:8", Strategy(tp=4, pp=2), 2)
     slower = float(many.tpot.value) / float(one.tpot.value)
-    assert 1.0 < slower < 1.05  # both wait for the stage with the head
-    assert float(many.rate) == pytest.approx(2 * float(one.rate) / slower, rel=1e-3)
+    stall = rates(machine("h100-sxm:8")[0], VLLM, FIT).stall
+    assert (
+        1.0 + stall / 2 - 0.1 < slower < 1.05 + stall / 2
+    )  # both wait for the stage with the head, and for each other
+    assert float(many.rate) == pytest.approx(2 * float(one.rate) / slower, rel=1e-2)
 
 
 def test_one_user_passes_the_stages_one_after_another():

@@ -276,6 +276,7 @@ def clockwork(seats=1):
         shared=[],
         each=1.0,
         lag=0.0,
+        waits=[0.0] * (seats + 1),
         launching=[0.0, 0.0, 0.0],
         hosting=0.0,
         replayed=0.0,

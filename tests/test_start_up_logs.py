@@ -28,11 +28,14 @@ LINES = {
 """Column -> the line that says it."""
 
 
-UNREAD = {"vllm-19", "vllm-25", "vllm-32", "vllm-42", "vllm-72", "vllm-74", "vllm-77"}
+UNREAD = {"vllm-19", "vllm-32", "vllm-72", "vllm-74", "vllm-77"}
 """Logs of models that the catalogue does not have."""
 
 FAR = {"vllm-05", "vllm-06", "vllm-10", "vllm-15", "vllm-34", "vllm-65", "vllm-69"}
 """Logs whose cache is more than 15% off: small caches, a sampler between two profiles, padded weights, an A100 under 0.10."""
+
+UNLIKE = {"vllm-25", "vllm-42"}
+"""Logs of a checkpoint in NVFP4 that loads far more than its base in that format, and of a decoder that reads images in its own blocks."""
 
 
 def known(row):
@@ -43,7 +46,8 @@ def known(row):
     return True
 
 
-ROWS = [row for row in csv.DictReader((GOLDEN / "start_up_logs.csv").read_text().splitlines()) if known(row)]
+EVERY = list(csv.DictReader((GOLDEN / "start_up_logs.csv").read_text().splitlines()))
+ROWS = [row for row in EVERY if known(row) and row["id"] not in UNLIKE]
 
 
 @lru_cache(maxsize=64)
@@ -68,8 +72,7 @@ def off(name):
 
 
 def test_rows_are_of_many_models_and_releases():
-    every = csv.DictReader((GOLDEN / "start_up_logs.csv").read_text().splitlines())
-    assert {row["id"] for row in every} - {row["id"] for row in ROWS} == UNREAD
+    assert {row["id"] for row in EVERY} - {row["id"] for row in ROWS} == UNREAD | UNLIKE
     assert len({row["model"] for row in ROWS}) >= 30
     assert len({row["version"] for row in ROWS}) >= 20
 

@@ -14,7 +14,7 @@ from roofplan.operations.table import ACTIVATION_BYTES, Step
 from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Term, total
 from roofplan.serving.prompts import stages_at_once
-from roofplan.serving.step import launched, step_term
+from roofplan.serving.step import launched, stalled, step_term
 from roofplan.serving.surface import _lengths, surface
 from roofplan.simulation.steps import step_time
 from roofplan.timing.hops import mean_hop
@@ -73,7 +73,9 @@ def by_law(model, strategy, r, sequences, context, pieces, each, before=0.0):
     without = stage([]) * batches + r.step_base + r.step_each * sequences if sequences else 0.0
     if not pieces:
         return without
-    one = stage(pieces) + (r.step_base + r.step_each * (sequences + len(pieces))) / batches
+    waits = stalled(min(sequences, batches), r)
+    own = stage([]) * waits / (1.0 + waits) if sequences else 0.0
+    one = own + stage(pieces) + (r.step_base + r.step_each * (sequences + len(pieces))) / batches
     return without * (batches - 1) / batches + one
 
 

@@ -11,6 +11,15 @@ from roofplan.training.plan import TrainingPlan
 from roofplan.training.stages import chunk_sizes
 
 
+def _selects(model: Model) -> bool:
+    """Return whether queries of some layer attend to compressed or selected tokens, or to a window of latents."""
+    return any(
+        one.selects if isinstance(one, Attention) else isinstance(one, LatentAttention) and one.reach is not None
+        for layer, _ in model.decoder.kinds()
+        for one in layer.mixers
+    )
+
+
 def launch(plan: TrainingPlan) -> str:
     """Megatron-LM's ``pretrain_gpt.py`` with the model's dimensions and the plan's layout."""
     x, job, model = plan.layout, plan.job, plan.model
@@ -27,6 +36,7 @@ def launch(plan: TrainingPlan) -> str:
         activations_in_host_memory=x.offload == "activations" and "offload_activations" not in f,
         experts_of_a_capacity=job.capacity is not None and "capacity" not in f,
         mixers_but_attention_in_pretrain_gpt=not plain,
+        attention_to_compressed_or_selected_tokens=_selects(model),
         GeGLU="gelu" in _activation(model) and _gated(model),
     )
     refuse_numbers(plan, "megatron", f, [one for one in ("bf16", "fp16", "fp8", "fp4") if f"precision_{one}" in f])

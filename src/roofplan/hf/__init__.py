@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +15,7 @@ from typing import Any
 
 from roofplan import catalogue
 from roofplan.errors import ConfigError, UnknownFamily, nearest
-from roofplan.hf import decoders, early, hybrids, mixtures, novel, recurrent, towers
-from roofplan.hf.decoders import Decoder
+from roofplan.hf.families import DECODERS, ENCODERS, FAMILIES, RESHAPED, WRAPPERS
 from roofplan.hf.fields import Fields
 from roofplan.hf.gguf import is_gguf, model_of
 from roofplan.hf.quantization import read_dtype, read_quantization, with_formats
@@ -25,235 +24,6 @@ from roofplan.records.model import Model, Stack
 
 LARGEST_CONFIG = 16 * 2**20
 """Largest file that is read as a configuration [B]."""
-
-DECODERS: dict[str, Callable[[Fields], Decoder]] = {
-    "afmoe": mixtures.afmoe,
-    "apertus": lambda f: decoders.plain(f, gated=False, qk_norm="head", scalars=2),
-    "aquila": decoders.llama,
-    "arcee": lambda f: decoders.plain(f, gated=False),
-    "baichuan": decoders.llama,
-    "bailing_moe": mixtures.bailing,
-    "bailing_moe_v2": mixtures.bailing,
-    "bamba": hybrids.bamba,
-    "bloom": early.bloom,
-    "chatglm": decoders.chatglm,
-    "codegen": early.gptj,
-    "cohere": decoders.cohere,
-    "cohere2": decoders.cohere,
-    "cohere2_moe": mixtures.cohere2_moe,
-    "cwm": decoders.mistral,
-    "dbrx": mixtures.dbrx,
-    "deepseek": mixtures.deepseek,
-    "deepseek_v2": mixtures.deepseek,
-    "deepseek_v3": mixtures.deepseek,
-    "deepseek_v32": mixtures.deepseek_sparse,
-    "deepseek_v4": novel.deepseek_v4,
-    "dots1": mixtures.dots1,
-    "ernie4_5": decoders.ernie,
-    "ernie4_5_moe": mixtures.ernie_moe,
-    "exaone": decoders.exaone,
-    "exaone4": decoders.exaone4,
-    "exaone_moe": mixtures.exaone_moe,
-    "falcon": early.falcon,
-    "falcon_h1": hybrids.falcon_h1,
-    "falcon_mamba": recurrent.mamba_model,
-    "flex_olmo": mixtures.olmoe,
-    "gemma": decoders.gemma,
-    "gemma2": decoders.gemma2,
-    "gemma3_text": decoders.gemma3,
-    "gemma3n_text": novel.gemma3n,
-    "gemma4_text": novel.gemma4,
-    "gemma4_unified_text": novel.gemma4,
-    "glm": decoders.glm,
-    "glm4": decoders.glm4,
-    "glm4_moe": mixtures.glm4_moe,
-    "glm4_moe_lite": mixtures.deepseek,
-    "glm4v_moe_text": mixtures.glm4_moe,
-    "glm_moe_dsa": mixtures.glm_dsa,
-    "gpt2": early.gpt2,
-    "gpt_bigcode": early.gpt_bigcode,
-    "gpt_neo": early.gpt_neo,
-    "gpt_neox": early.gpt_neox,
-    "gpt_oss": mixtures.gpt_oss,
-    "gptj": early.gptj,
-    "granite": decoders.granite,
-    "granitemoe": mixtures.granitemoe,
-    "granitemoehybrid": hybrids.granite_hybrid,
-    "granitemoeshared": mixtures.granitemoe,
-    "helium": decoders.llama,
-    "hunyuan_v1_dense": decoders.hunyuan,
-    "hunyuan_v1_moe": mixtures.hunyuan_moe,
-    "hy_v3": mixtures.hunyuan3,
-    "internlm": decoders.internlm,
-    "internlm2": decoders.llama,
-    "internlm3": decoders.internlm3,
-    "jais2": lambda f: decoders.plain(f, gated=False, norm_width=2),
-    "jamba": hybrids.jamba,
-    "kimi_k2": mixtures.deepseek,
-    "kimi_linear": hybrids.kimi_linear,
-    "laguna": mixtures.laguna,
-    "lfm2": hybrids.lfm2,
-    "lfm2_moe": hybrids.lfm2_moe,
-    "lfm3": hybrids.lfm3,
-    "llama": decoders.llama,
-    "llama4_text": mixtures.llama4,
-    "longcat_flash": novel.longcat,
-    "mamba": recurrent.mamba_model,
-    "mamba2": recurrent.mamba2_model,
-    "mimo": novel.mimo,
-    "mimo_v2_flash": novel.mimo_v2,
-    "minicpm3": mixtures.minicpm3,
-    "minimax": hybrids.minimax,
-    "minimax_m1": hybrids.minimax,
-    "minimax_m2": mixtures.minimax_m2,
-    "minimax_text_01": hybrids.minimax,
-    "ministral": decoders.mistral,
-    "ministral3": decoders.mistral,
-    "mistral": decoders.mistral,
-    "mixtral": mixtures.mixtral,
-    "mpt": early.mpt,
-    "nanochat": decoders.nanochat,
-    "nemotron": decoders.nemotron,
-    "nemotron-nas": novel.nemotron_nas,
-    "nemotron_h": hybrids.nemotron_h,
-    "olmo": decoders.olmo,
-    "olmo2": decoders.olmo2,
-    "olmo3": decoders.olmo2,
-    "olmoe": mixtures.olmoe,
-    "opt": early.opt,
-    "phi": early.phi,
-    "phi-msft": early.phi,
-    "phi3": decoders.phi3,
-    "phimoe": mixtures.phimoe,
-    "qwen": decoders.qwen,
-    "qwen2": decoders.qwen2,
-    "qwen2_5_vl_text": decoders.qwen2,
-    "qwen2_moe": mixtures.qwen2_moe,
-    "qwen2_vl_text": decoders.qwen2,
-    "qwen3": decoders.qwen3,
-    "qwen3_5_moe_text": hybrids.qwen_next,
-    "qwen3_5_text": hybrids.qwen_next,
-    "qwen3_moe": mixtures.qwen3_moe,
-    "qwen3_next": hybrids.qwen_next,
-    "qwen3_vl_moe_text": mixtures.qwen3_moe,
-    "qwen3_vl_text": decoders.qwen3,
-    "recurrent_gemma": hybrids.recurrent_gemma,
-    "rwkv": recurrent.rwkv,
-    "seed_oss": decoders.seed_oss,
-    "smollm3": decoders.smollm3,
-    "solar_open": mixtures.glm4_moe,
-    "stablelm": decoders.stablelm,
-    "step3p5": mixtures.step35,
-    "starcoder2": early.starcoder2,
-    "xverse": decoders.llama,
-    "yi": decoders.llama,
-    "zamba": hybrids.zamba,
-    "zamba2": hybrids.zamba2,
-}
-
-ENCODERS: dict[str, Callable[[Fields], Encoder]] = {
-    "bert": towers.bert,
-    "clip": towers.clip,
-    "clip_vision_model": towers.clip_vision,
-    "dinov2": towers.dinov2,
-    "dinov3_vit": towers.dinov3,
-    "roberta": towers.bert,
-    "siglip": towers.siglip,
-    "siglip2_vision_model": towers.siglip2_vision,
-    "siglip_vision_model": towers.siglip_vision,
-    "whisper": towers.whisper,
-    "xlm-roberta": towers.bert,
-}
-
-
-def _pixtral(f: Fields, hidden: int) -> tuple[Stack, ...]:
-    return towers.pixtral_vision(
-        f.sub("vision_config"),
-        hidden,
-        f.int("spatial_merge_size", default=2),
-        f.flag("multimodal_projector_bias", False),
-    )
-
-
-LLAVA_PARTS: dict[str, dict[str, int]] = {
-    "llama": {
-        "hidden_size": 4096,
-        "intermediate_size": 11008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "vocab_size": 32000,
-    },
-    "mistral": {"num_attention_heads": 32},
-    "pixtral": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
-}
-"""Dimensions of the parts of LLaVA and Pixtral that their files leave to the classes of transformers, by the part's ``model_type``.
-
-Source: configuration_llama.py, configuration_mistral.py and configuration_pixtral.py of transformers 5.23.
-"""
-
-
-def _with_parts(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the configuration of LLaVA with the dimensions that it leaves to the classes of its parts."""
-    parts = {name: part for name in ("text_config", "vision_config") if isinstance(part := values.get(name), Mapping)}
-    full = {name: {**LLAVA_PARTS.get(str(part.get("model_type")), {}), **part} for name, part in parts.items()}
-    return {**values, **full}
-
-
-def _renamed(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Return InternVL's own configuration with its parts named as in transformers; its language model says whether matrices are tied."""
-    kept = {name: value for name, value in values.items() if name != "tie_word_embeddings"}
-    return {**kept, "text_config": values.get("llm_config") or values.get("text_config")}
-
-
-RESHAPED: dict[str, Callable[[Mapping[str, object]], Mapping[str, object]]] = {
-    "internvl_chat": _renamed,
-    "llava": _with_parts,
-    "llava_next": _with_parts,
-}
-"""What completes or renames the parts of a configuration, by family."""
-
-
-def _internvl(f: Fields, hidden: int) -> tuple[Stack, ...]:
-    ratio = f.raw("downsample_ratio", default=0.5)
-    if not isinstance(ratio, int | float) or ratio not in {0.5, 1}:
-        message = f"config.json: downsample_ratio {ratio!r} is not described; 0.5 and 1 are"
-        raise ConfigError(message, argument="downsample_ratio", value=str(ratio))
-    return towers.intern_vision(f.sub("vision_config"), hidden, round(1 / ratio))
-
-
-def _llava(f: Fields, hidden: int) -> tuple[Stack, ...]:
-    bias, newline = f.flag("multimodal_projector_bias", True), f.text("model_type") == "llava_next"
-    return towers.llava_vision(f.sub("vision_config"), hidden, bias, newline)
-
-
-def _vision(tower: towers.Tower) -> Callable[[Fields, int], tuple[Stack, ...]]:
-    return lambda f, hidden: tower(f.sub("vision_config"), hidden)
-
-
-WRAPPERS: dict[str, tuple[str, Callable[[Fields, int], tuple[Stack, ...]] | None]] = {
-    "gemma3": ("gemma3_text", _vision(towers.gemma_vision)),
-    "gemma3n": ("gemma3n_text", None),
-    "gemma4": ("gemma4_text", _vision(towers.gemma4_vision)),
-    "gemma4_unified": ("gemma4_unified_text", towers.gemma4_embedders),
-    "glm4v_moe": ("glm4v_moe_text", _vision(towers.glm_vision)),
-    "internvl": ("qwen2", _internvl),
-    "internvl_chat": ("", _internvl),
-    "kimi_k25": ("kimi_k2", _vision(towers.moonvit)),
-    "kimi_vl": ("deepseek_v3", _vision(towers.moonvit)),
-    "llama4": ("llama4_text", _vision(towers.llama4_vision)),
-    "llava": ("llama", _llava),
-    "llava_next": ("llama", _llava),
-    "mistral3": ("mistral", _pixtral),
-    "qwen2_5_vl": ("qwen2", _vision(towers.early_qwen_vision)),
-    "qwen2_vl": ("qwen2", _vision(towers.early_qwen_vision)),
-    "qwen3_5": ("qwen3_5_text", _vision(towers.qwen_vision)),
-    "qwen3_5_moe": ("qwen3_5_moe_text", _vision(towers.qwen_vision)),
-    "qwen3_vl": ("qwen3_vl_text", _vision(towers.qwen_vision)),
-    "qwen3_vl_moe": ("qwen3_vl_moe_text", _vision(towers.qwen_vision)),
-}
-"""Multimodal wrappers: the family of a text model that does not state its own, empty where it must, and the tower in front of it (None where the tower is not described)."""
-
-FAMILIES: tuple[str, ...] = tuple(sorted({*DECODERS, *ENCODERS, *WRAPPERS}))
 
 _DIFFUSION = {"unet", "dit", "flux", "sd3", "stable-diffusion", "pixart"}
 
@@ -277,8 +47,22 @@ def of_catalogue(identity: str) -> Model:
     return from_text(catalogue.model_table(identity)["config"], identity)
 
 
-def from_text(text: str | bytes, identity: str = "config.json") -> Model:
+BESIDE = "hf_quant_config.json"
+"""File in which ModelOpt's checkpoints state their format, where their ``config.json`` states none."""
+
+
+def from_text(text: str | bytes, identity: str = "config.json", beside: str | bytes | None = None) -> Model:
     """Return the model that a configuration text describes.
+
+    Parameters
+    ----------
+    text : the configuration.
+    identity : id of the model.
+    beside : text of the file `BESIDE` of the same checkpoint, None without one; it counts where the configuration states no format.
+
+    Returns
+    -------
+    The model.
 
     Raises
     ------
@@ -294,15 +78,29 @@ def from_text(text: str | bytes, identity: str = "config.json") -> Model:
         raise ConfigError(
             f"{identity} holds {len(raw):,} bytes; a config.json has a few thousand", argument="MODEL", value=identity
         )
+    values = _object(raw, identity)
+    digest = hashlib.sha256(raw)
+    inner = values.get("text_config")
+    places = [values, *([inner] if isinstance(inner, dict) else [])]
+    stated = any(place.get(name) for place in places for name in ("quantization_config", "compression_config"))
+    if beside and not stated:
+        given = _object(beside, f"{identity}: {BESIDE}")
+        inside = given.get("quantization")
+        if (inside if isinstance(inside, dict) else given).get("quant_algo"):  # else the cache alone is converted
+            values["quantization_config"] = {"quant_method": "modelopt"} | given
+        digest.update(beside.encode() if isinstance(beside, str) else beside)
+    return from_dict(values, identity, digest=digest.hexdigest())
+
+
+def _object(raw: str | bytes, said: str) -> dict[str, Any]:
+    """Return the JSON object of a text; `said` names the text where it is none."""
     try:
         values = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{identity} is not JSON ({error})", argument="MODEL", value=identity) from None
+        raise ConfigError(f"{said} is not JSON ({error})", argument="MODEL", value=said) from None
     if not isinstance(values, dict):
-        raise ConfigError(
-            f"{identity} is JSON but not an object, which a config.json is", argument="MODEL", value=identity
-        )
-    return from_dict(values, identity, digest=hashlib.sha256(raw).hexdigest())
+        raise ConfigError(f"{said} is JSON but not an object, which a config.json is", argument="MODEL", value=said)
+    return values
 
 
 def exists(path: Path) -> bool:
@@ -351,9 +149,15 @@ def from_path(path: Path) -> Model:
                 argument="MODEL",
                 value=str(file),
             )
-        return from_text(file.read_bytes(), str(path))
+        return from_text(file.read_bytes(), str(path), beside_config(file) if file.name == "config.json" else None)
     except OSError as error:
         raise ConfigError(f"MODEL: {path}: {error.strerror}", argument="MODEL", value=str(path)) from None
+
+
+def beside_config(file: Path) -> bytes | None:
+    """Return the text of the file `BESIDE` next to a configuration, None where there is none."""
+    other = file.with_name(BESIDE)
+    return other.read_bytes() if other.is_file() and other.stat().st_size <= LARGEST_CONFIG else None
 
 
 def from_dict(values: Mapping[str, Any], identity: str = "config", *, digest: str | None = None) -> Model:
@@ -540,7 +344,9 @@ def _from_decoder(f: Fields, text: Fields, family: str, identity: str) -> Model:
         stacks=(*stacks, decoder),
         hidden=built.hidden,
         vocabulary=built.vocabulary,
-        embedding=built.vocabulary * width,
+        embedding=built.vocabulary * width + built.tables,
+        tables=built.tables,
+        table_bytes=built.table_bytes,
         head=head,
         tied=tied,
         other=built.final + built.vocabulary * built.head_bias,

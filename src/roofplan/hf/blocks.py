@@ -145,15 +145,27 @@ def mixture(
 
 
 def latent_attention(
-    f: Fields, hidden: int, *, sparse: bool = False, indexer: bool = True, gate: int = 0
+    f: Fields,
+    hidden: int,
+    *,
+    sparse: bool = False,
+    indexer: bool = True,
+    gate: int = 0,
+    head_gate: bool = False,
+    positions: bool = True,
+    window: int | None = None,
+    vectors: int = 0,
 ) -> LatentAttention:
     """Return multi-head latent attention from the DeepSeek field names.
 
+    Without `positions` all of a key's width comes from the latent vector. `vectors` counts further learned numbers.
     Source: DeepSeek-V2 (arXiv 2405.04434) section 2.1; the sparse indexer is that of V3.2.
     """
     heads = f.int("num_attention_heads")
-    latent, rope = f.int("kv_lora_rank"), f.int("qk_rope_head_dim")
+    latent, rope = f.int("kv_lora_rank"), f.int("qk_rope_head_dim", least=0)
     nope, value = f.int("qk_nope_head_dim"), f.int("v_head_dim")
+    if not positions:
+        nope, rope = nope + rope, 0
     query = f.optional_int("q_lora_rank")
     bias = f.flag("attention_bias", False)
     compress = linear("self_attn.kv_a_proj_with_mqa", hidden, latent + rope, bias=bias, split="none")
@@ -171,7 +183,8 @@ def latent_attention(
         (linear("self_attn.kv_b_proj", latent, heads * (nope + value), split="heads"),),
         (linear("self_attn.o_proj", heads * value, hidden, bias=bias, split="heads"),),
     )
-    vectors = latent + (query or 0)
+    vectors += latent + (query or 0)
+    pool = f.int("index_kpool", default=1)
     top = index_heads = index_dim = 0
     if sparse:
         top = f.int("index_topk")
@@ -186,6 +199,14 @@ def latent_attention(
                 (linear("self_attn.indexer.wq_b", query or hidden, index_heads * index_dim, split="none"),),
             )
             vectors += 2 * index_dim
+            if pool > 1:  # a pool's key is a weighted mean of its tokens', with positions within the pool
+                groups = (
+                    *groups,
+                    (linear("self_attn.indexer.index_kpool_compress_gate", hidden, index_dim, split="none"),),
+                )
+                vectors += pool * index_dim
+    if head_gate:
+        groups = (*groups, (linear("self_attn.g_proj", hidden, heads, split="heads"),))
     if gate:
         groups = (*groups, (linear("self_attn.g_proj", hidden, heads * value, split="heads"),))
     return LatentAttention(
@@ -196,9 +217,11 @@ def latent_attention(
         value_dim=value,
         groups=groups,
         vectors=vectors,
+        window=window,
         top=top or None,
         index_heads=index_heads,
         index_dim=index_dim,
+        index_pool=pool,
         stores_index=bool(index_dim),
     )
 

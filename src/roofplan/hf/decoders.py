@@ -23,6 +23,8 @@ class Decoder:
     final : parameters of the final norm and of anything else outside layers, embedding and head.
     head_bias : whether the head has a bias.
     embedding_width : width of the embedding where it differs from `hidden`.
+    tables : numbers in further tables that are only looked up, of n-grams [parameters].
+    table_bytes : size of each of them [B].
     """
 
     layers: tuple[Layer, ...]
@@ -32,6 +34,8 @@ class Decoder:
     final: int
     head_bias: bool = False
     embedding_width: int | None = None
+    tables: int = 0
+    table_bytes: float = 2.0
     max_positions: int | None = None
     draft: Layer | None = None
     draft_layers: int = 0

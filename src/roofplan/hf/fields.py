@@ -92,6 +92,34 @@ class Fields:
         """Return the longest sequence, or None where the configuration states no limit."""
         return self.optional_int(*names, off=())
 
+    def ints(
+        self, name: str, default: Any = _REQUIRED, least: Whole = 0, most: Whole | None = None
+    ) -> tuple[Whole, ...]:
+        """Return a list of whole numbers, each of `least` to `most`."""
+        values = self.raw(name, default=default)
+        if not isinstance(values, list | tuple):
+            raise ConfigError(f"config.json: {self.path}{name} must be a list", argument=name, value=shortened(values))
+        for value in values:
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not whole or value < least or (most is not None and value > most):
+                bounds = f"of {least} or more" if most is None else f"of {least} to {most:,}"
+                raise ConfigError(
+                    f"config.json: {self.path}{name} holds {shortened(value)}; whole numbers {bounds} are needed",
+                    argument=name,
+                    value=shortened(value),
+                )
+        return tuple(values)
+
+    def layer(self, index: Whole) -> Fields:
+        """Return the object with what ``per_layer_config`` states otherwise for a layer."""
+        stated = self.values.get("per_layer_config") or {}
+        own = (stated.get(f"{index:02}") or stated.get(str(index)) or {}) if isinstance(stated, Mapping) else None
+        if not isinstance(own, Mapping):
+            raise ConfigError(
+                f"config.json: {self.path}per_layer_config must hold objects by layer", argument="per_layer_config"
+            )
+        return Fields({**self.values, **own}, self.path)
+
     def factor(self, name: str) -> float:
         """Return a positive number that need not be whole."""
         value = self.raw(name)

@@ -48,7 +48,7 @@ def read_model(name: str) -> Model:
     if name in {"-", STDIN}:
         return hf.from_text(from_stdin("MODEL"), "stdin")
     if name.startswith("hf:"):
-        return hf.from_text(_from_hub(name[3:]), name[3:])
+        return hf.from_text(_from_hub(name[3:]), name[3:], _from_hub(name[3:], hf.BESIDE))
     path = Path(name)
     if hf.exists(path):
         return hf.from_path(path)
@@ -64,7 +64,7 @@ def read_model(name: str) -> Model:
         return hf.of_catalogue(identity)
     cached = _from_hub_cache(name)
     if cached is not None:
-        return hf.from_text(cached.read_bytes(), name)
+        return hf.from_text(cached.read_bytes(), name, hf.beside_config(cached))
     meant = checkpoint_named(name) if len(name) <= catalogue.LONGEST_NAME else None
     if meant is not None:
         return meant
@@ -153,7 +153,12 @@ def _from_hub_cache(name: str) -> Path | None:
     return found[-1] if found else None
 
 
-def _from_hub(name: str) -> bytes:
+MISSING = {"EntryNotFoundError", "RemoteEntryNotFoundError"}
+"""Errors of the Hub's client that say that a checkpoint has no such file; a local one says that the Hub was not asked."""
+
+
+def _from_hub(name: str, file: str = "config.json") -> bytes:
+    """Return a file of a checkpoint on the Hub; any but its ``config.json`` may be missing, and is empty then."""
     try:
         from huggingface_hub import hf_hub_download
     except ImportError:
@@ -164,7 +169,9 @@ def _from_hub(name: str) -> bytes:
             value=f"hf:{name}",
         ) from None
     try:
-        return Path(hf_hub_download(name, "config.json", etag_timeout=HUB_TIMEOUT)).read_bytes()
+        return Path(hf_hub_download(name, file, etag_timeout=HUB_TIMEOUT)).read_bytes()
     except Exception as error:  # noqa: BLE001 - any error of the client becomes one line
+        if file != "config.json" and type(error).__name__ in MISSING:
+            return b""
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"hf:{name}: {first}", code="hub_unreachable", argument="MODEL", value=f"hf:{name}") from None

@@ -20,7 +20,7 @@ from roofplan.hf.blocks import (
 from roofplan.hf.decoders import Decoder
 from roofplan.hf.fields import Fields
 from roofplan.hf.mixtures import deepseek_mixture, qwen_feed_forward
-from roofplan.records.model import Dense, FeedForward, Layer, Mixer, Recurrence
+from roofplan.records.model import Dense, FeedForward, Layer, Linear, Mixer, Recurrence
 
 
 def decoder_of(
@@ -511,10 +511,41 @@ def minimax(f: Fields) -> Decoder:
     return decoder_of(f, built, hidden, tied=False, final=hidden)
 
 
+def delta_layer(
+    f: Fields, heads: int, width: int, kernel: int, *, full_gate: bool = False, full_decay: bool = False
+) -> Recurrence:
+    """Return a Kimi delta layer (arXiv 2510.26692), whose output gate and decay are of low rank unless `full_gate` and `full_decay`."""
+    hidden, total = f.int("hidden_size"), heads * width
+    entrance: list[Linear] = [linear(f"self_attn.{one}_proj", hidden, total, split="heads") for one in ("q", "k", "v")]
+    inner: list[Linear] = []
+    for name, full in (("f", full_decay), ("g", full_gate)):
+        if full:
+            entrance.append(linear(f"self_attn.{name}_proj", hidden, total, split="heads"))
+        else:
+            entrance.append(linear(f"self_attn.{name}_a_proj", hidden, width, split="none"))
+            inner.append(linear(f"self_attn.{name}_b_proj", width, total, split="heads"))
+    entrance.append(linear("self_attn.b_proj", hidden, heads, split="heads"))
+    leave = linear("self_attn.o_proj", total, hidden, split="heads")
+    return Recurrence(
+        kind="kda",
+        groups=tuple(group for group in (tuple(entrance), tuple(inner), (leave,)) if group),
+        # decay rates of the heads are stored in a power of two: Kimi K3 keeps 128 numbers for 96 heads
+        vectors=3 * total * kernel + total + (1 << (heads - 1).bit_length()) + width,
+        state_elements=heads * width * width,
+        convolution_elements=3 * total * kernel,
+        update_flops=7 * heads * width * width + 6 * total * kernel,
+    )
+
+
 def kimi_linear(f: Fields) -> Decoder:
-    """Kimi Linear: three Kimi delta layers (arXiv 2510.26692) to one latent attention layer without positions."""
+    """Kimi Linear and the text model of Kimi K3: three Kimi delta layers to one latent attention layer without positions.
+
+    In K3 experts work in a latent space, attention has an output gate, and every half of a layer weighs the outputs of
+    earlier blocks of layers (attention residuals: a norm and a query vector each).
+    """
     hidden, layers = f.int("hidden_size"), f.int("num_hidden_layers")
     nested = f.values.get("linear_attn_config")
+    full_gate = False
     if isinstance(nested, dict):
         linear_f = Fields(nested, "linear_attn_config.")
         full_at = {int(i) - 1 for i in linear_f.raw("full_attn_layers")}
@@ -523,36 +554,16 @@ def kimi_linear(f: Fields) -> Decoder:
             linear_f.int("head_dim"),
             linear_f.int("short_conv_kernel_size"),
         )
+        full_gate = linear_f.flag("use_full_rank_gate", False)
     else:
         full_at = {i for i, kind in enumerate(_kinds(f, layers)) if kind == "full_attention"}
         heads, width, kernel = f.int("linear_num_heads"), f.int("linear_head_dim"), f.int("linear_conv_kernel_dim")
-    total = heads * width
-    delta = Recurrence(
-        kind="kda",
-        groups=(
-            (
-                linear("self_attn.q_proj", hidden, total, split="heads"),
-                linear("self_attn.k_proj", hidden, total, split="heads"),
-                linear("self_attn.v_proj", hidden, total, split="heads"),
-                linear("self_attn.f_a_proj", hidden, width, split="none"),
-                linear("self_attn.g_a_proj", hidden, width, split="none"),
-                linear("self_attn.b_proj", hidden, heads, split="heads"),
-            ),
-            (
-                linear("self_attn.f_b_proj", width, total, split="heads"),
-                linear("self_attn.g_b_proj", width, total, split="heads"),
-            ),
-            (linear("self_attn.o_proj", total, hidden, split="heads"),),
-        ),
-        vectors=3 * total * kernel + total + heads + width,
-        state_elements=heads * width * width,
-        convolution_elements=3 * total * kernel,
-        update_flops=7 * heads * width * width + 6 * total * kernel,
-    )
-    full = latent_attention(f, hidden)
+    delta = delta_layer(f, heads, width, kernel, full_gate=full_gate)
+    full = latent_attention(f, hidden, gate=int(f.flag("mla_use_output_gate", False)))
     feed = deepseek_mixture(f)
+    residual = 2 * hidden * (f.optional_int("attn_res_block_size") is not None)
     built = [
-        Layer(mixers=(full if i in full_at else delta,), feed_forwards=(feed(i),), vectors=2 * hidden)
+        Layer(mixers=(full if i in full_at else delta,), feed_forwards=(feed(i),), vectors=2 * (hidden + residual))
         for i in range(layers)
     ]
-    return decoder_of(f, built, hidden, tied=False, final=hidden)
+    return decoder_of(f, built, hidden, tied=False, final=hidden + residual)

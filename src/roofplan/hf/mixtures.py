@@ -182,8 +182,18 @@ def step35(f: Fields) -> Decoder:
 
     Its draft layers, which are not like its last layer, are not described.
     """
-    layers, other = f.int("num_hidden_layers"), f.sub("attention_other_setting")
-    groups, listed = f.int("num_attention_groups"), str(f.raw("moe_layers_enum"))
+    layers = f.int("num_hidden_layers")
+    if "attention_other_setting" not in f and "num_sliding_attention_heads" in f:  # as transformers names the same
+        slides = [str(kind) == "sliding_attention" for kind in f.list("layer_types", layers) or [""] * layers]
+        if f.int("share_expert_dim") % f.int("moe_intermediate_size"):
+            raise ConfigError(
+                "config.json: share_expert_dim is no multiple of moe_intermediate_size", argument="share_expert_dim"
+            )
+        heads = [f.int("num_sliding_attention_heads" if one else "num_attention_heads") for one in slides]
+        feed = deepseek_mixture(f.filled(n_shared_experts=f.int("share_expert_dim") // f.int("moe_intermediate_size")))
+        return gated_mixture(f, norms=2, heads=heads, gate=0, feed=feed)
+    other, groups = f.sub("attention_other_setting"), f.int("num_attention_groups")
+    listed = str(f.raw("moe_layers_enum"))
     if other.int("num_attention_groups") != groups:
         raise ConfigError(
             "config.json: layers with unlike num_attention_groups are not described", argument="num_attention_groups"
@@ -326,12 +336,15 @@ def qwen3_moe(f: Fields) -> Decoder:
 def deepseek_mixture(f: Fields) -> Callable[[int], FeedForward]:
     """Return the feed-forward of each layer, from the DeepSeek and GLM field names."""
     hidden, width = f.int("hidden_size"), f.int("moe_intermediate_size")
+    latent = f.optional_int("routed_expert_hidden_size")
     moe = mixture(
         hidden,
         width,
         f.int("n_routed_experts", "num_experts"),
         _chosen(f),
         shared=width * f.int("n_shared_experts", "num_shared_experts", default=0, least=0),
+        expert_input=latent,
+        vectors=(latent or 0) * f.flag("latent_moe_use_norm", False),
         groups=_groups(f),
     )
     sparse = _sparse_layers(f, f.int("num_hidden_layers"))
@@ -341,7 +354,7 @@ def deepseek_mixture(f: Fields) -> Callable[[int], FeedForward]:
 
 def _groups(f: Fields) -> tuple[int, int]:
     """Return the groups of experts and those that a token chooses from, 1 of 1 where the router considers all experts."""
-    groups = f.optional_int("n_group") or 1
+    groups = f.optional_int("n_group", "num_expert_group") or 1
     chosen = f.optional_int("topk_group") or groups
     limited = groups > 1 and f.text("topk_method") != "greedy"
     return (groups, min(groups, chosen)) if limited else (1, 1)

@@ -185,7 +185,7 @@ def _compressed(f: Fields, ratio: int) -> Attention:
         window=f.int("sliding_window"),
         key_is_value=True,
         compression=ratio or 1,
-        compressed_top=f.int("index_topk") if indexed else None,
+        top=f.int("index_topk") if indexed else None,
         index_elements=indexed,
         index_heads=f.int("index_n_heads") if indexed else 0,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -61,8 +62,14 @@ def read_quantization(f: Fields, text: Fields) -> Quantization | None:
 
 
 def _with_experts(plan: Quantization, q: Fields, text: Fields) -> Quantization:
-    """Return a plan with the format of routed experts that the model itself states, as DeepSeek-V4 does."""
-    if text.text("expert_dtype") != "fp4":
+    """Return a plan with the format of routed experts that the model itself states, as DeepSeek-V4 does.
+
+    Where experts work in a latent space under their own name (Kimi K3), 4-bit formats are theirs alone: the matrices into
+    and out of that space are in 16 bits, although no list names them.
+    """
+    if "routed_expert_hidden_size" in text and plan.format in {"mxfp4", "nvfp4"} and not plan.parts:
+        return replace(plan, only_experts=True)
+    if (text.text("expert_dtype") or q.text("expert_dtype")) != "fp4":
         return plan
     experts = "nvfp4" if q.text("moe_quant_algo") == "NVFP4" else "mxfp4"
     return replace(plan, format=experts, only_experts=True, beside=plan.format)
@@ -86,6 +93,7 @@ def _parse(q: Fields) -> Quantization:
         "awq": _awq,
         "gptq": _gptq,
         "mxfp4": _mxfp4,
+        "mxfp8": _mxfp8,
         "bitsandbytes": _bitsandbytes,
         "compressed-tensors": _compressed,
         "modelopt": _modelopt,
@@ -112,17 +120,21 @@ def _grouped(base: str, group: int, usual: int) -> str:
     return base if group == usual else f"{base}-g{group}" if group > 0 else f"{base}-channel"
 
 
+SCALED_BLOCK = 128
+"""Side of the blocks of DeepSeek-V3, each with one scale [1]."""
+
+
 def _fp8(q: Fields) -> Quantization:
     blocks = q.list("weight_block_size")
-    if blocks and [int(b) for b in blocks] != [128, 128]:
+    if blocks and [int(b) for b in blocks] not in ([128, 128], [32, 32]):
         raise ConfigError(
-            f"config.json: weight_block_size {blocks} is not described; accepted: [128, 128]",
+            f"config.json: weight_block_size {blocks} is not described; accepted: [128, 128], [32, 32]",
             argument="weight_block_size",
             value=str(blocks),
         )
-    name = "fp8-block" if blocks else "fp8"
-    if q.text("scale_fmt") == "ue8m0" and blocks:
-        name = "fp8-block"
+    name = (
+        "fp8" if not blocks else "fp8-block" if int(blocks[0]) == SCALED_BLOCK else f"fp8-block-g{int(blocks[0]) ** 2}"
+    )
     return Quantization(format=name, skipped=_skips(q), activation="fp8")
 
 
@@ -147,6 +159,10 @@ def _integer(q: Fields, name: str) -> Quantization:
 
 def _mxfp4(q: Fields) -> Quantization:
     return Quantization(format="mxfp4", skipped=_skips(q), only_experts=True)
+
+
+def _mxfp8(q: Fields) -> Quantization:
+    return Quantization(format="mxfp8", skipped=_skips(q), activation="fp8")
 
 
 def _bitsandbytes(q: Fields) -> Quantization:
@@ -185,31 +201,80 @@ def _compressed(q: Fields) -> Quantization:
     )
 
 
-def _modelopt(q: Fields) -> Quantization:
-    inner = q.sub("quantization") if isinstance(q.values.get("quantization"), dict) else q
-    algorithm = inner.text("quant_algo", "NVFP4").upper()
-    names = {
-        "NVFP4": "nvfp4",
-        "FP8": "fp8",
-        "FP8_PB_WO": "fp8-block",
-        "W4A16_AWQ": "awq",
-        "NVFP4_AWQ": "nvfp4",
-        "MIXED_PRECISION": "nvfp4",
-    }
-    if algorithm not in names:
+_ALGORITHMS = {
+    "NVFP4": "nvfp4",
+    "W4A16_NVFP4": "nvfp4",
+    "FP8": "fp8",
+    "FP8_PB_WO": "fp8-block",
+    "MXFP8": "mxfp8",
+    "W4A16_AWQ": "awq",
+    "NVFP4_AWQ": "nvfp4",
+    "MIXED_PRECISION": "nvfp4",
+}
+"""Formats of ModelOpt's algorithms."""
+
+
+def _part_of(module: str) -> str:
+    """Return the kind of part that a matrix or a module belongs to, given the path of its name."""
+    names = module.split(".")
+    if any("shared_expert" in name for name in names):
+        return "shared"
+    if "experts" in names:
+        return "experts"
+    if any("attn" in name or "attention" in name or name in {"mamba", "conv"} for name in names) or (
+        "mixer" in names and names[-1] in _MIXER
+    ):
+        return "mixer"
+    return "head" if names[-1] in {"lm_head", "output"} else "feed"
+
+
+_MIXER = {"in_proj", "out_proj", "q_proj", "k_proj", "v_proj", "o_proj"}
+"""Matrices of a layer's mixer in families that call every half of a layer so."""
+
+
+def _parts_listed(inner: Fields) -> tuple[tuple[str, str], ...]:
+    """Return the format of each kind of part from ModelOpt's list of modules: that of most of its matrices."""
+    listed = inner.values.get("quantized_layers")
+    if not isinstance(listed, dict):
+        return ()
+    counted: dict[str, Counter[str]] = {}
+    for module, stated in listed.items():
+        algorithm = str(stated.get("quant_algo", "")) if isinstance(stated, dict) else ""
+        counted.setdefault(_part_of(module), Counter())[_format_of(algorithm.upper())] += 1
+    return tuple((part, counts.most_common(1)[0][0]) for part, counts in sorted(counted.items()))
+
+
+def _weights_alone(inner: Fields) -> bool:
+    """Return whether most matrices in four bits are multiplied in 16, as ModelOpt's list of modules has it."""
+    listed = [one.get("quant_algo") for one in inner.values["quantized_layers"].values() if isinstance(one, dict)]
+    return listed.count("W4A16_NVFP4") > listed.count("NVFP4")
+
+
+def _format_of(algorithm: str) -> str:
+    if algorithm not in _ALGORITHMS:
         raise ConfigError(
-            f"config.json: quant_algo {algorithm!r} is not described; accepted: {', '.join(sorted(names))}",
+            f"config.json: quant_algo {algorithm!r} is not described; accepted: {', '.join(sorted(_ALGORITHMS))}",
             argument="quant_algo",
             value=algorithm,
         )
-    name = names[algorithm]
+    return _ALGORITHMS[algorithm]
+
+
+def _modelopt(q: Fields) -> Quantization:
+    inner = q.sub("quantization") if isinstance(q.values.get("quantization"), dict) else q
+    algorithm = inner.text("quant_algo", "NVFP4").upper()
+    name = _format_of(algorithm)
+    parts = _parts_listed(inner)
     cache = str(inner.raw("kv_cache_quant_algo", default="") or "").upper()
     if not cache and isinstance(q.values.get("kv_cache_scheme"), dict):
         cache = "FP8"
-    activation = None if name == "awq" else {"nvfp4": "fp4"}.get(name, "fp8")
+    activation = {"awq": None, "nvfp4": "fp4"}.get(name, "fp8")
+    if algorithm == "W4A16_NVFP4" or (parts and _weights_alone(inner)):
+        activation = None
     return Quantization(
         format=name,
         skipped=tuple(dict.fromkeys((*_skips(q), *_skips(inner)))),
+        parts=parts,
         activation=activation,
         kv="fp8" if cache == "FP8" else None,
     )
@@ -285,6 +350,7 @@ def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
     """
     skipped = frozenset(plan.skipped) if plan else frozenset()
     patterns = [_pattern(name) for name in (plan.skipped if plan else ()) if _is_pattern(name)]
+    parts = dict(plan.parts) if plan else {}
     numbered = (
         any(re.search(r"\.\d+(\.|\*|$)", name) or name.startswith("re:") for name in plan.skipped) if plan else False
     )
@@ -295,10 +361,12 @@ def with_formats(model: Model, plan: Quantization | None, base: str) -> Model:
         rest = plan.beside or base
         if plan.only_experts and ".experts." not in linear.name:
             return rest
-        if role != "decoder" and not skipped:
+        if role != "decoder" and (parts or not skipped):
             return base
         full = f"{path}.{linear.name}"
         unquantised = not skipped.isdisjoint(_parts(full)) or any(p.search(full) for p in patterns)
+        if plan.parts:
+            return rest if unquantised else parts.get(_part_of(full), rest)
         return rest if unquantised else plan.format
 
     def stack(item: Stack) -> Stack:

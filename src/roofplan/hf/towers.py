@@ -36,6 +36,7 @@ def _block(
     inner: int,
     *,
     norm: int = 2,
+    head_dim: int | None = None,
     extra: int = 0,
     bias: bool = True,
     key_bias: bool | None = None,
@@ -43,12 +44,9 @@ def _block(
     mlp_bias: bool | None = None,
 ) -> Layer:
     """Return a bidirectional layer with two norms."""
+    width = head_dim or hidden // heads
     return Layer(
-        mixers=(
-            attention(
-                hidden, heads, heads, hidden // heads, bias=bias, key_bias=key_bias, output_bias=bias, causal=False
-            ),
-        ),
+        mixers=(attention(hidden, heads, heads, width, bias=bias, key_bias=key_bias, output_bias=bias, causal=False),),
         feed_forwards=(mlp(hidden, inner, gated=gated, bias=bias if mlp_bias is None else mlp_bias),),
         vectors=2 * norm * hidden + extra,
     )
@@ -313,8 +311,9 @@ def early_qwen_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
     )
     inner = vision.int("intermediate_size") if gated else vision.int("mlp_ratio") * width
     norm = width if gated else 2 * width
+    kept = vision.int("num_key_value_heads", default=heads)
     layer = Layer(
-        mixers=(attention(width, heads, heads, width // heads, bias=True, output_bias=True, causal=False),),
+        mixers=(attention(width, heads, kept, width // heads, bias=True, output_bias=True, causal=False),),
         feed_forwards=(mlp(width, inner, gated=gated, bias=True),),
         vectors=2 * norm,
     )
@@ -369,6 +368,40 @@ def gemma_vision(vision: Fields, hidden: int) -> tuple[Stack, ...]:
         name="model.multi_modal_projector", role="projector", layers=(), extra=patch + width + width * hidden
     )
     return stack, projector
+
+
+def _siglip_before(f: Fields, projector: int, *, head: bool = False) -> tuple[Stack, ...]:
+    """Return a SigLIP tower, with its pooling head if the family keeps it, and a projector of so many parameters."""
+    vision = f.sub("vision_config")
+    kept = vision if head else vision.filled(vision_use_head=False)
+    stack, patch = siglip_vision_stack(kept, name="model.vision_tower.encoder.layers")
+    return stack, Stack(name="model.multi_modal_projector", role="projector", layers=(), extra=patch + projector)
+
+
+def idefics(f: Fields, hidden: int) -> tuple[Stack, ...]:
+    """Return the tower of Idefics 3 and SmolVLM, whose squares of patches are projected at once."""
+    merged = f.sub("vision_config").int("hidden_size") * f.int("scale_factor") ** 2
+    return _siglip_before(f, merged * hidden)
+
+
+def paligemma(f: Fields, hidden: int) -> tuple[Stack, ...]:
+    """Return the tower of PaliGemma with its projector of one layer."""
+    return _siglip_before(f, f.sub("vision_config").int("hidden_size") * hidden + hidden)
+
+
+def llava_onevision(f: Fields, hidden: int) -> tuple[Stack, ...]:
+    """Return the tower of LLaVA-OneVision, a projector of two layers and the learned end of a row of patches."""
+    width = f.sub("vision_config").int("hidden_size")
+    bias = f.flag("multimodal_projector_bias", True)
+    return _siglip_before(f, width * hidden + hidden * hidden + 2 * hidden * bias + hidden)
+
+
+def cohere_vision(f: Fields, hidden: int) -> tuple[Stack, ...]:
+    """Return the tower of Command A Vision with its gated projector behind squares of patches."""
+    merged = f.sub("vision_config").int("hidden_size") * f.int("downsample_factor") ** 2
+    aligned = f.int("alignment_intermediate_size")
+    projector = merged * aligned + aligned + aligned // 2 * hidden + hidden
+    return _siglip_before(f, projector, head=True)
 
 
 def _pixtral_tower(vision: Fields) -> Stack:
@@ -525,20 +558,32 @@ def gemma4_embedders(f: Fields, hidden: int) -> tuple[Stack, ...]:
 
 
 def moonvit(vision: Fields, hidden: int) -> tuple[Stack, ...]:
-    """Return the MoonViT tower of Kimi K2.5 with its patch-merging projector."""
+    """Return the MoonViT tower of Kimi K2.5 and K3 with its patch-merging projector, whose second version norms what leaves it."""
     width, heads, patch = (
         vision.int("vt_hidden_size", "hidden_size"),
         vision.int("vt_num_attention_heads", "num_attention_heads"),
         vision.int("patch_size"),
     )
-    layer = _block(width, heads, vision.int("vt_intermediate_size", "intermediate_size"))
+    norm = 1 if vision.text("norm_type") == "rmsnorm" else 2
+    layer = _block(
+        width,
+        heads,
+        vision.int("vt_intermediate_size", "intermediate_size"),
+        norm=norm,
+        head_dim=vision.int("qkv_hidden_size", default=width) // heads,
+        bias=vision.flag("attn_bias", True),
+        mlp_bias=vision.flag("linear_bias", True),
+    )
     height, across = vision.int("init_pos_emb_height"), vision.int("init_pos_emb_width")
     merged = width
     for factor in vision.raw("merge_kernel_size"):
         merged *= int(factor)
-    around = width * 3 * patch * patch + width + height * across * width + 2 * width
-    projector = 2 * width + merged * merged + merged + merged * hidden + hidden
+    product = width * (3 * patch * patch + vision.flag("patch_embed_proj_bias", True))
+    products = merged * merged + merged * hidden
+    second = vision.text("mm_projector_type") == "patchmergerv2"
+    projector = products + (hidden if second else 2 * width + merged + hidden)
     depth = vision.int("vt_num_hidden_layers", "num_hidden_layers")
+    around = product + height * across * width + norm * width
     tower = Stack(name="model.vision_tower.layers", role="vision", layers=(layer,) * depth, extra=around)
     return tower, Stack(name="model.mm_projector", role="projector", layers=(), extra=projector)
 

@@ -203,7 +203,7 @@ def _mixture(moe: Mixture, step: Step, split: Split, model: Model, kernels: Kern
     table.append(
         all_reduce_of("all-reduce after experts", step.tokens, where(spread, split.attention, split.tp), model)
     )
-    return [*table, *_exchanges(chosen, domain, step, split, model)]
+    return [*table, *_exchanges(chosen, hidden, domain, step, split)]
 
 
 def _around_experts(visits: Number, hidden: int, inner: Number, kernels: Kernels) -> list[Operation]:
@@ -223,11 +223,11 @@ def _around_experts(visits: Number, hidden: int, inner: Number, kernels: Kernels
     ]
 
 
-def _exchanges(chosen: float, domain: Number, step: Step, split: Split, model: Model) -> list[Operation]:
-    """Return the messages that bring tokens to the ranks of their experts and back."""
+def _exchanges(chosen: float, hidden: int, domain: Number, step: Step, split: Split) -> list[Operation]:
+    """Return the messages that bring tokens, `hidden` numbers each, to the ranks of their experts and back."""
     spread = split.groups > 1
-    message = step.tokens / split.attention * chosen * model.hidden * ACTIVATION_BYTES
-    gathered = domain * model.hidden * ACTIVATION_BYTES
+    message = step.tokens / split.attention * chosen * hidden * ACTIVATION_BYTES
+    gathered = domain * hidden * ACTIVATION_BYTES
     exchanged = smaller(message, gathered)
     ranks_apart = where(spread, larger(1.0 * split.ep, split.tp), 1.0)
     return [
@@ -242,7 +242,7 @@ def _exchanges(chosen: float, domain: Number, step: Step, split: Split, model: M
             numbers={
                 "tokens": step.tokens,
                 "chosen": chosen,
-                "hidden": model.hidden,
+                "hidden": hidden,
                 "ranks": split.attention,
                 "gathered": (gathered, "B"),
             },
@@ -328,7 +328,7 @@ def encoder_operations(step: Step, split: Split, model: Model, kernels: Kernels)
 
 
 def head_format(model: Model) -> str:
-    """Return the number format of the output head: GGUF files quantise it, other formats do not.
+    """Return the number format of the output head: GGUF files quantise it, and checkpoints that list it; others do not.
 
     Parameters
     ----------
@@ -339,6 +339,8 @@ def head_format(model: Model) -> str:
     Number format of the output head.
     """
     plan = model.quantization
+    if plan is not None and plan.parts:
+        return dict(plan.parts).get("head", model.dtype)
     if plan is not None and plan.beside is not None:
         return plan.beside if plan.gguf or format_entry(plan.beside).get("gguf") else model.dtype
     if plan is not None and format_entry(plan.format).get("gguf"):

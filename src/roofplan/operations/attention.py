@@ -59,10 +59,18 @@ def attention_operations(
     return table
 
 
+def _indexing(mixer: Attention, pairs: Number, heads: Number) -> Number:
+    """Return the work of an indexer that scores `pairs` of a query and a cache entry, where a rank has `heads` query heads [FLOP]."""
+    scoring: Number = mixer.index_heads
+    if mixer.index_split:
+        scoring = mixer.index_heads / mixer.kv_heads * memory.heads_per_rank(float(mixer.kv_heads), mixer.heads / heads)
+    return 2.0 * pairs / mixer.index_pool * scoring * mixer.index_elements
+
+
 def _decode_attention(mixer: Attention, step: Step, heads: Number, kept: Number, kv_bytes: float) -> Operation:
     seen, indexed = _seen(mixer, step.context)
     work = attention.work(step.sequences * step.each * seen, heads, mixer.head_dim, mixer.value_dim)
-    work = work + 2.0 * step.sequences * step.each * indexed * mixer.index_heads * mixer.index_elements
+    work = work + _indexing(mixer, step.sequences * step.each * indexed, heads)
     traffic = step.sequences * (seen * kept * kv_bytes + indexed * mixer.index_entry(kv_bytes))
     return Operation(
         "decode attention",
@@ -89,8 +97,8 @@ def latent_pairs(mixer: LatentAttention, each: Number, past: Number) -> tuple[Nu
     Pairs of a sequence [1], and work of all heads of the indexer over every pair, 0 without one [FLOP].
     """
     pairs = attention.prefill_pairs(each, past)
-    kept = pairs if mixer.top is None else attention.windowed_pairs(each, past, float(mixer.top))
-    return kept, 2.0 * pairs * mixer.index_heads * mixer.index_dim
+    kept = pairs if mixer.reach is None else attention.windowed_pairs(each, past, float(mixer.reach))
+    return kept, 2.0 * pairs / mixer.index_pool * mixer.index_heads * mixer.index_dim
 
 
 def attended_pairs(mixer: Attention, each: Number, past: Number) -> Number:
@@ -100,11 +108,13 @@ def attended_pairs(mixer: Attention, each: Number, past: Number) -> Number:
         return each * mixer.cross
     if not mixer.causal:
         return each * each
-    if mixer.compression > 1:
-        whole = attention.prefill_pairs(each, past) / mixer.compression
-        return whole + attention.windowed_pairs(each, past, window)
+    whole = attention.prefill_pairs(each, past)
+    if mixer.top is not None:
+        whole = attention.windowed_pairs(each, past, float(mixer.top * mixer.compression))
+    if mixer.selects and mixer.window is not None:
+        return whole / mixer.compression + attention.windowed_pairs(each, past, window)
     if mixer.window is None:
-        return attention.prefill_pairs(each, past)
+        return whole
     if mixer.chunked:
         return attention.chunked_pairs(each, past, window)
     return attention.windowed_pairs(each, past, window)
@@ -115,6 +125,8 @@ def _prefill_attention(mixer: Attention, step: Step, heads: Number, kept: Number
     window = float("inf") if mixer.window is None else float(mixer.window)
     pairs = step.requests * attended_pairs(mixer, each, past)
     work = attention.work(pairs, heads, mixer.head_dim, mixer.value_dim)
+    scored = attention.prefill_pairs(each, past) / mixer.compression
+    work = work + _indexing(mixer, step.requests * scored, heads)
     traffic = (
         step.requests * smaller(past + each, window) * kept + step.new * heads * (mixer.head_dim + mixer.value_dim)
     ) * ACTIVATION_BYTES
@@ -153,12 +165,11 @@ def _seen(mixer: Attention, context: Number) -> tuple[Number, Number]:
     """Return the cache entries that a query reads, and the entries that its indexer scores."""
     if mixer.cross is not None:
         return float(mixer.cross), 0.0
-    if mixer.compression > 1:
-        entries = context / mixer.compression
-        chosen = entries if mixer.compressed_top is None else smaller(entries, float(mixer.compressed_top))
-        return chosen + smaller(context, float(mixer.window or 0)), entries if mixer.index_elements else 0.0
-    if mixer.window is None:
-        return context, 0.0
+    entries = context / mixer.compression
+    chosen = entries if mixer.top is None else smaller(entries, float(mixer.top))
+    indexed = entries if mixer.index_elements else 0.0
+    if mixer.selects or mixer.window is None:
+        return chosen + smaller(context, float(mixer.window or 0)), indexed
     # a fixed chunk fills from empty to full, so half of it is attended on average; a sliding window stays full
     full = smaller(context, float(mixer.window))
     if mixer.chunked:
@@ -174,8 +185,8 @@ def latent_operations(
     table = []
     last = next(i for i, group in enumerate(mixer.groups) if group[0].name.endswith("o_proj"))
     for index, group in enumerate(mixer.groups):
-        # prefill expands the latents of cached tokens too
-        expands = group[0].name.endswith("kv_b_proj") and not mixer.per_head
+        # prefill expands the latents of cached tokens too; those of a window are few beside a prompt's own
+        expands = group[0].name.endswith("kv_b_proj") and not mixer.per_head and mixer.window is None
         tokens = step.tokens + step.requests * step.past if expands else step.tokens
         table.append(product(label_of(group), group, tokens, tensor, model, leaving=index == last))
     heads = mixer.heads / tensor
@@ -189,8 +200,13 @@ def latent_operations(
     return table
 
 
+def _kept(mixer: LatentAttention, past: Number) -> Number:
+    """Return the cached tokens that new ones may attend to: those of the window, or all [token]."""
+    return past if mixer.window is None else smaller(past, float(mixer.window))
+
+
 def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: float) -> Operation:
-    seen = step.context if mixer.top is None else smaller(step.context, float(mixer.top))
+    seen = step.context if mixer.reach is None else smaller(step.context, float(mixer.reach))
     pairs = step.sequences * step.each * seen
     if mixer.per_head:
         kind = "key and value"
@@ -198,7 +214,8 @@ def _latent_decode(mixer: LatentAttention, step: Step, heads: Number, kv_bytes: 
     else:
         kind = "latent"
         work = attention.latent_work(pairs, heads, mixer.latent, mixer.rope_dim)
-    work = work + 2.0 * step.sequences * step.each * step.context * mixer.index_heads * mixer.index_dim
+    scored = step.sequences * step.each * step.context / mixer.index_pool
+    work = work + 2.0 * scored * mixer.index_heads * mixer.index_dim
     entry = mixer.entry(mixer.heads / heads, kv_bytes)
     traffic = step.sequences * (seen * entry + step.context * mixer.index_entry(kv_bytes))
     return Operation(
@@ -217,7 +234,7 @@ def _latent_prefill(mixer: LatentAttention, step: Step, heads: Number) -> Operat
     width = mixer.key_dim + mixer.value_dim
     work = attention.work(step.requests * kept, heads, mixer.key_dim, mixer.value_dim)
     work = work + step.requests * indexing
-    seen = step.new + step.requests * step.past
+    seen = step.new + step.requests * _kept(mixer, step.past)
     latent = mixer.latent + mixer.rope_dim
     traffic = (step.new + seen) * (latent + heads * width) * ACTIVATION_BYTES
     if mixer.per_head:  # no latents of cached tokens are kept

@@ -224,6 +224,8 @@ def _mixing(
         pairs = attended_pairs(mixer, length, 0.0)
         if framework.attention == "eager":
             pairs = length * min(length, mixer.window or length)
+        scored = attention.prefill_pairs(length, 0.0) / mixer.compression / mixer.index_pool
+        indexing = 2.0 * scored * mixer.index_heads * mixer.index_elements
     else:
         key, value, kv = mixer.nope_dim + mixer.rope_dim, mixer.value_dim, mixer.heads / layout.tp
         pairs, indexing = latent_pairs(mixer, length, 0.0) if framework.attention == "flash" else (length * length, 0.0)

@@ -150,12 +150,13 @@ def devices(_: ListInputs) -> Rows:
 @_list("models", ModelsInputs)
 def models(asked: ModelsInputs) -> Rows:
     """List models of the catalogue, or the families that any config.json may have."""
-    from roofplan import catalogue, hf
+    from roofplan import catalogue
+    from roofplan.hf import families
 
     if asked.families:
         return [
-            (name, (hf.DECODERS.get(name) or hf.ENCODERS.get(name) or (lambda: None)).__doc__ or "")
-            for name in hf.FAMILIES
+            (name, (families.DECODERS.get(name) or families.ENCODERS.get(name) or (lambda: None)).__doc__ or "")
+            for name in families.FAMILIES
         ]
     return [
         (name, catalogue.model_table(name).get("hub", "") + _aliases(catalogue.model_table(name).get("aliases", ())))

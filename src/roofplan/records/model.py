@@ -72,13 +72,16 @@ class Attention:
     groups : fused weight matrices.
     vectors : other learned numbers (query and key norms, sinks) [parameters].
     stores_cache : False where the layer reads the KV cache of an earlier layer.
+    stores_entries : False where the layer reads the compressed entries of an earlier layer, and its indexer's.
     key_is_value : whether one tensor serves as key and value.
     cross : positions of the encoder that keys and values come from, constant in decode; None for self-attention.
     causal : False in encoders.
     compression : tokens per cache entry [1].
-    compressed_top : most compressed entries that are attended to, None for all [1].
+    top : most (compressed) entries that an indexer selects for a query, None where all are attended to [1].
     index_elements : cache elements of a sparse-attention indexer per (compressed) token [1].
     index_heads : heads of the indexer, each of which scores every cached token [1].
+    index_pool : tokens that one entry of the indexer stands for [1].
+    index_split : whether tensor parallelism divides them as it does KV heads.
     index_bytes : what an engine keeps of an indexer's number, whatever the format of the cache, 0 for the cache's own [B].
     """
 
@@ -91,13 +94,16 @@ class Attention:
     chunked: bool = False
     vectors: int = 0
     stores_cache: bool = True
+    stores_entries: bool = True
     key_is_value: bool = False
     cross: int | None = None
     causal: bool = True
     compression: int = 1
-    compressed_top: int | None = None
+    top: int | None = None
     index_elements: int = 0
     index_heads: int = 0
+    index_pool: int = 1
+    index_split: bool = False
     index_bytes: float = 0.0
 
     @property
@@ -111,9 +117,14 @@ class Attention:
         width = self.head_dim if self.key_is_value else self.head_dim + self.value_dim
         return self.kv_heads * width * self.stores_cache
 
+    @property
+    def selects(self) -> bool:
+        """Whether queries attend to compressed or to selected entries, beside the window if there is one."""
+        return self.compression > 1 or self.top is not None
+
     def index_entry(self, kv_bytes: float) -> float:
         """Return what the indexer caches of a (compressed) token, given the bytes of a cached number [B]."""
-        return self.index_elements * (self.index_bytes or kv_bytes)
+        return self.index_elements * (self.index_bytes or kv_bytes) / self.index_pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +136,10 @@ class LatentAttention:
     heads : query heads [1].
     latent : width of the compressed key-value vector, ``kv_lora_rank`` [1].
     rope_dim, nope_dim, value_dim : widths per head [1].
+    window : tokens that a query attends to, itself included; None for all.
     top : tokens selected by a sparse indexer, None where attention is dense.
     index_heads, index_dim : heads of that indexer and their width [1].
+    index_pool : tokens that one entry of the indexer stands for [1].
     stores_index : False where the layer reuses an earlier layer's selection.
     per_head : numbers that an engine caches of each head and token, keys and values, 0 where it caches the latent vector [1].
     packed : what an engine keeps of a token's latent in an 8-bit cache, scales included, 0 for a byte a number [B].
@@ -140,9 +153,11 @@ class LatentAttention:
     value_dim: int
     groups: tuple[Group, ...]
     vectors: int = 0
+    window: int | None = None
     top: int | None = None
     index_heads: int = 0
     index_dim: int = 0
+    index_pool: int = 1
     stores_index: bool = True
     per_head: int = 0
     packed: float = 0.0
@@ -152,6 +167,11 @@ class LatentAttention:
     def parameters(self) -> int:
         """Learned numbers [parameters]."""
         return _count(self.groups) + self.vectors
+
+    @property
+    def reach(self) -> int | None:
+        """Most tokens that a query attends to, None for all [1]."""
+        return self.window if self.top is None else self.top
 
     @property
     def key_dim(self) -> int:
@@ -178,7 +198,7 @@ class LatentAttention:
 
     def index_entry(self, kv_bytes: float) -> float:
         """Return what the indexer caches of a token on every rank, given the bytes of a cached number [B]."""
-        return self.index_dim * (self.index_bytes or kv_bytes) * self.stores_index
+        return self.index_dim * (self.index_bytes or kv_bytes) * self.stores_index / self.index_pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +374,8 @@ class Quantization:
     skipped : patterns of module names that keep the model's own type.
     only_experts : whether only expert matrices are converted.
     beside : id of the format of the other matrices, None for the model's own type.
+    parts : formats by kind of part (``experts``, ``shared``, ``mixer``, ``feed``, ``head``) where a checkpoint lists its
+        modules with theirs; a part that it does not list keeps the model's own type.
     activation : id of the activation type that the checkpoint requires, None where only weights are quantised.
     kv : id of the KV cache type that the checkpoint requires, None where it requires none.
     gguf : whether it is a GGUF file, whatever its format.
@@ -363,6 +385,7 @@ class Quantization:
     skipped: tuple[str, ...] = ()
     only_experts: bool = False
     beside: str | None = None
+    parts: tuple[tuple[str, str], ...] = ()
     activation: str | None = None
     kv: str | None = None
     gguf: bool = False
@@ -382,6 +405,8 @@ class Model:
     embedding : parameters of the token (or patch) embedding [parameters].
     head : parameters of the output head, 0 where it is tied to the embedding [parameters].
     tied : whether the head reads the embedding matrix.
+    tables : numbers of the embedding that stand for n-grams, of which a token reads a few rows [parameters].
+    table_bytes : size of each of them [B].
     other : parameters outside stacks, embedding and head [parameters].
     max_positions : longest context that the model states, None where it states none.
     dtype : type of unquantised weights and activations.
@@ -403,6 +428,8 @@ class Model:
     embedding: int
     head: int
     tied: bool
+    tables: int = 0
+    table_bytes: float = 2.0
     other: int = 0
     max_positions: int | None = None
     dtype: str = "bf16"
@@ -428,10 +455,14 @@ class Model:
 
     @property
     def active(self) -> int | None:
-        """Learned numbers used per token, embedding included; None where experts per token are not stated [parameters]."""
+        """Learned numbers used per token, the embedding of tokens included; None where experts per token are not stated [parameters]."""
         if any(m.chosen == 0 for m, _ in self._mixtures()):
             return None
-        return self.total - sum(count * (m.routed - m.chosen * m.per_expert) for m, count in self._mixtures())
+        return (
+            self.total
+            - self.tables
+            - sum(count * (m.routed - m.chosen * m.per_expert) for m, count in self._mixtures())
+        )
 
     def _mixtures(self) -> Iterator[tuple[Mixture, int]]:
         """Yield the mixtures of distinct layers, with how many layers have them."""

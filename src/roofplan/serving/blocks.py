@@ -128,7 +128,7 @@ def _kinds(model: Model, tensor: int, cache_bytes: float) -> tuple[Counter[tuple
     for layer in model.decoder.layers:
         for mixer in layer.mixers:
             if isinstance(mixer, LatentAttention):
-                kinds[None, False] += 1
+                kinds[mixer.window, False] += 1
                 widths |= {float(mixer.entry(float(tensor), cache_bytes)), mixer.index_entry(cache_bytes)} - {0.0}
             elif not isinstance(mixer, Attention):
                 raise UnsupportedFeature(
@@ -141,6 +141,11 @@ def _kinds(model: Model, tensor: int, cache_bytes: float) -> tuple[Counter[tuple
                     raise UnsupportedFeature(message)
                 share = max(1.0, mixer.kv_heads / tensor) / mixer.kv_heads
                 widths.add(mixer.cache_elements * share / mixer.compression * cache_bytes)
+                widths |= {mixer.index_entry(cache_bytes)} - {0.0}
+                if not mixer.stores_entries:
+                    raise UnsupportedFeature(
+                        f"{model.id}: layers that share entries of a cache have pages that are not described"
+                    )
     if len(widths) != 1:
         raise UnsupportedFeature(
             f"{model.id}: layers that cache unlike widths share vLLM's pages in a way that is not described"

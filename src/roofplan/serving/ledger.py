@@ -111,7 +111,11 @@ def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[t
                 mixer.state_elements * mixer.state_bytes + mixer.convolution_elements * ACTIVATION_BYTES
             ) / split.attention
         elif isinstance(mixer, LatentAttention):
-            slope += mixer.entry(float(split.attention), kv_bytes) + mixer.index_entry(kv_bytes)
+            entry = mixer.entry(float(split.attention), kv_bytes)
+            if mixer.window is not None:
+                windowed.append((entry, float(mixer.window), False))
+            else:
+                slope += entry + mixer.index_entry(kv_bytes)
         elif mixer.cross is not None:
             state += (
                 mixer.cache_elements
@@ -123,13 +127,10 @@ def cache_of(layer: Layer, split: Split, kv_bytes: float) -> tuple[float, list[t
         else:
             kept = float(memory.heads_per_rank(float(mixer.kv_heads), split.attention)) / mixer.kv_heads
             rate = mixer.cache_elements * kept * kv_bytes
-            if mixer.compression > 1:
-                slope += (rate + mixer.index_entry(kv_bytes)) / mixer.compression
-                windowed.append((rate, float(mixer.window or 0), False))
-            elif mixer.window is not None:
+            if mixer.window is not None:
                 windowed.append((rate, float(mixer.window), mixer.chunked))
-            else:
-                slope += rate
+            if mixer.stores_entries and (mixer.selects or mixer.window is None):
+                slope += (rate + mixer.index_entry(kv_bytes)) / mixer.compression
     return slope, windowed, state
 
 
@@ -213,7 +214,8 @@ def _outside_bytes(model: Model, split: Split, stages: int, *, draft: bool) -> l
     """Return the bytes of embedding, head, towers and draft layers on one rank of each stage [B]."""
     gguf = head_format(model) not in {model.dtype}
     each = element_bytes(model.dtype)
-    embedding = model.embedding / split.attention * each
+    tables = model.tables * model.table_bytes
+    embedding = ((model.embedding - model.tables) * each + tables) / split.attention
     head = model.vocabulary * model.hidden / split.attention * element_bytes(head_format(model))
     towers = sum(stack.parameters for stack in model.stacks if stack is not model.decoder) * each
     other = (model.other + model.decoder.extra) * each

@@ -15,7 +15,7 @@ from roofplan.records.strategy import Strategy
 from roofplan.records.terms import Combine, Term, total
 from roofplan.records.workload import Workload
 from roofplan.serving.prompts import host_of_passes, in_turn, prompt_pass, stages_at_once, turns_of
-from roofplan.serving.step import engine_term, launched, step_term
+from roofplan.serving.step import WAITS, engine_term, launched, step_term
 from roofplan.timing.hops import mean_hop
 from roofplan.timing.rates import Rates
 
@@ -137,7 +137,7 @@ def predict(
     step = Step(sequences=here, each=1.0 + workload.drafted, context=context)
     # a grid over users of one stage keeps all stages busy
     full = per_group is not None and engine.pipeline_kind == "microbatch"
-    at_once = None if full else smaller(larger(users, 1.0), waves)
+    at_once = waves if full else smaller(larger(users, 1.0), waves)
     decode = step_term(
         "decode step", model, strategy, step, r, kv_bytes=kv_bytes, drafted=workload.drafted, at_once=at_once
     )
@@ -396,7 +396,8 @@ def _prompts(
         name, served.model, served.strategy, step, r, kv_bytes=served.kv_bytes, drafted=drafted, at_once=busy
     )
     tokens = chunk + beside * decoding.each
-    whole_step = _with_hop(prefill, _hop(served, tokens))
+    waits = [part for part in stage.parts if part.name == WAITS] if mixed else []
+    whole_step = _with_hop(total(name, [*prefill.parts, *waits], "s") if waits else prefill, _hop(served, tokens))
     carrier = launched(whole_step, tokens, served.model, served.strategy, r, before=stage.value)
     stages = served.stages
     if mixed:

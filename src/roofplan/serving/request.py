@@ -43,8 +43,14 @@ def request_of(
     RoofplanError : inputs that contradict each other or do not match the model or the catalogue.
     """
     if asked.draft is not None and not model.draft_parameters:
+        text = model.config.get("text_config")
+        stated = {**model.config, **(text if isinstance(text, dict) else {})}
+        drafts = any(
+            stated.get(name) for name in ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+        )
+        own = "has layers that draft, which are not described" if drafts else "carries no multi-token-prediction layer"
         raise UnsupportedFeature(
-            f"--draft: {model.id} carries no multi-token-prediction layer, and a separate draft model is not modelled",
+            f"--draft: {model.id} {own}, and a separate draft model is not modelled",
             argument="--draft",
             value=asked.draft,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from roofplan.catalogue import format_entry
@@ -131,7 +132,7 @@ def cut_block(format_id: str, *, leaves: bool) -> int:
     """Return the block size of a format along the split side of a matrix; each share must be a multiple of it [1]."""
     entry = format_entry(format_id)
     if "block" in entry:
-        return int(entry["block"])
+        return math.isqrt(int(bits(format_id)[1]))  # squares of entries share a scale
     grouped = leaves and entry.get("grouped_inputs") and not format_id.endswith("-channel")
     return int(bits(format_id)[1]) if grouped else 1
 

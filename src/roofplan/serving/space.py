@@ -124,7 +124,7 @@ def _selecting(mixer: Mixer, packed: float, number: float) -> Mixer:
     """Return attention to selected tokens with what an engine keeps of an 8-bit latent and of an indexer's number [B]."""
     if isinstance(mixer, LatentAttention) and mixer.top is not None:
         return replace(mixer, packed=packed, index_bytes=number)
-    if isinstance(mixer, Attention) and mixer.index_elements:
+    if isinstance(mixer, Attention) and mixer.index_elements and not mixer.index_bytes:
         return replace(mixer, index_bytes=number)
     return mixer
 

@@ -85,7 +85,40 @@ def step_term(
     """
     timed, launches = _timed(model, strategy, step, r, kv_bytes, drafted)
     counts = stage_counts(model, strategy.pp, _sums(timed, launches), at_once)
-    return _grouped(name, timed, launches, counts, r)
+    alone = _grouped(name, timed, launches, counts, r)
+    one_stage = isinstance(strategy.pp, int) and strategy.pp == 1
+    if at_once is None or not r.stall or step.prefills or one_stage:
+        return alone  # what a batch with prompts waits is what it waits without them
+    share = stalled(at_once, r)
+    waits = Term(
+        WAITS,
+        share * alone.value,
+        "s",
+        law="stall x (1 - 1 / batches)",
+        text="{share} of {alone}, with {batches} batches in the stages",
+        numbers={"share": share, "alone": (alone.value, "s"), "batches": at_once},
+        sources=r.sources["stall"],
+    )
+    return total(name, [*alone.parts, waits], "s")
+
+
+WAITS = "waits between stages"
+"""Part of a step in which a batch waits for the others in a pipeline."""
+
+
+def stalled(at_once: Number, r: Rates) -> Number:
+    """Return the share by which batches in the stages of a pipeline wait for each other, none for a single batch [1].
+
+    Parameters
+    ----------
+    at_once : batches in the stages [1].
+    r : achieved rates of the machine under the engine.
+
+    Returns
+    -------
+    What it adds to the time of a stage [1].
+    """
+    return r.stall * (1.0 - 1.0 / larger(1.0, 1.0 * at_once))
 
 
 def launched(step: Term, tokens: Number, model: Model, strategy: Strategy, r: Rates, *, before: Number = 0.0) -> Term:

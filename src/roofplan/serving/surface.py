@@ -19,7 +19,7 @@ from roofplan.records.engine import Engine
 from roofplan.records.model import Model
 from roofplan.records.strategy import Strategy
 from roofplan.serving.prompts import stages_at_once, turns_of
-from roofplan.serving.step import beyond, pieces, replayed, schedules_ahead, stage_counts, step_operations
+from roofplan.serving.step import beyond, pieces, replayed, schedules_ahead, stage_counts, stalled, step_operations
 from roofplan.timing.hops import mean_hop
 from roofplan.timing.kernels import kernels_of, operation_time, started_of
 from roofplan.timing.rates import Rates
@@ -63,6 +63,7 @@ class Surface(NamedTuple):
     encoders : shape (n,), time that depends on the number of prompts; empty where nothing does.
     each : tokens of a decoding sequence in a step, above 1 where drafts are verified [token].
     shared : shape (T,), of the mean tokens of groups that step together; empty where nothing is shared.
+    waits : share of a decode step without attention in which batches of a pipeline wait for each other, by its sequences [1].
     lag : further stages that a prompt passes after its round, above 0 where stages work on different batches [1].
     launching : least time of a step with prompts, in which the host starts its kernels: without decoding sequences, with them, and where
         captured graphs hold all but its attention; zeros where it does not count [s].
@@ -91,6 +92,7 @@ class Surface(NamedTuple):
     shared: Values
     each: float
     lag: float
+    waits: Array
     launching: Values
     hosting: float
     replayed: float
@@ -265,7 +267,7 @@ class _Sums:
                 out = out + seconds * counts[k]
             if kind in launching and not self.ahead:
                 out = out + launch * counts[k]
-        return out
+        return out if at_once is None else out * (1.0 + stalled(at_once, self.system.r))
 
     @property
     def ahead(self) -> bool:
@@ -283,7 +285,8 @@ class _Sums:
             kernels[k] = kernels.get(k, np.zeros(())) + seconds
             launches[k] = launches.get(k, np.zeros(())) + launch
         counts = self.counts(timed, at_once)
-        return np.asarray(sum(beyond(launches[k], kernels[k]) * counts[k] for k in kernels))
+        whole = np.asarray(sum(beyond(launches[k], kernels[k]) * counts[k] for k in kernels))
+        return whole if at_once is None else whole * (1.0 + stalled(at_once, self.system.r))
 
     def of_shared(self, tokens: Array) -> Array:
         """Return the time of what groups share, at so many tokens in each, through all stages [s]."""
@@ -365,6 +368,7 @@ def surface(
         shared=_shared(sums, most),
         each=system.each,
         lag=system.share - 1.0,
+        waits=_waits(system, seats),
         launching=_launching(sums, most),
         hosting=float(r.step_each) / system.share,
         replayed=float(replayed(model, strategy, r.machine, r.engine)),
@@ -393,6 +397,12 @@ def _launching(sums: _Sums, most: int) -> Array:
         started.append(float(np.max(each)))
     started.append(min(*started, float(pieces(system.model, system.strategy))))
     return np.asarray(started) * system.passed * float(r.launch) + float(r.step_base) / system.share
+
+
+def _waits(system: _System, seats: int) -> Array:
+    """Return the share of a decode step that is waiting in a pipeline, by the sequences that decode [1]."""
+    share = stalled(np.clip(np.arange(seats + 1.0), 1.0, system.share), system.r) + np.zeros(seats + 1)
+    return np.asarray(share / (1.0 + share))
 
 
 def _by_tokens(sums: _Sums, most: int, seats: int, middle: float) -> tuple[Array, Array, Array]:
@@ -482,6 +492,7 @@ def _attention(sums: _Sums, decodes: Array, seats: int, longest: float) -> tuple
     share, pp = sums.system.share, float(sums.system.strategy.pp)
     contexts = _lengths(longest, 4 if sums.ahead else 1)  # launches ahead of kernels hide attention up to a context
     d = np.unique(np.round(np.geomspace(1.0, max(2.0, seats), 6 * COARSE)))
+    d = np.union1d(d, np.arange(1.0, min(share, seats) + 1.0))  # each batch more in the stages waits for the others
     n, c = np.broadcast_arrays(d[:, None], contexts)
     decoding, at_once = {"sequences": np.maximum(n / share, 1.0), "context": c}, np.clip(n, 1.0, share)
     fine = sums.of({DECODE}, set(), at_once, **decoding) + sums.late(at_once, **decoding)

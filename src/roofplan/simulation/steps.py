@@ -75,10 +75,11 @@ def slope_at(t: Surface, decoding: int, context: float) -> tuple[float, float, f
 
 
 def others(t: Surface, decoding: int, context: float) -> float:
-    """Return the time that the batches without prompts take in a round of a pipeline [s]."""
+    """Return the time that the batches without prompts take in a round of a pipeline, and that its batch waits for them [s]."""
     if not t.lag or not decoding:
         return 0.0
-    return decode_step(t, decoding, context) * t.lag / (t.lag + 1.0)
+    waits: float = t.decodes[decoding] * t.waits[decoding]  # the tables of attention hold its own
+    return (decode_step(t, decoding, context) * t.lag + waits) / (t.lag + 1.0)
 
 
 def attention(t: Surface, decoding: int, context: float) -> float:

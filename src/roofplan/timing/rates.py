@@ -82,6 +82,7 @@ class Rates:
     casts : bytes moved to convert one matmul input, by target format [B].
     gap : time between kernels [s].
     launch : host's time to start a kernel of a step with prompts, which no captured graph holds; 0 where not known [s].
+    stall : share by which batches in the stages of a pipeline wait for each other [1].
     extra_kernels : fitted kernels that operations launch besides those counted, by `Operation.extra` [1].
     routed_kernels : those of routed experts over those that a host starts: above one where a slow kernel counts as several [1].
     step_base, step_each : host time per step, and per sequence of a step [s].
@@ -108,6 +109,7 @@ class Rates:
     casts: Mapping[str, float]
     gap: Number
     launch: Number
+    stall: Number
     extra_kernels: Mapping[str, float]
     routed_kernels: Number
     step_base: Number
@@ -190,6 +192,7 @@ def fitted_rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         dense = fit.find("matmul", "bandwidth", scopes)
         own_experts = {name: _of_reads(item, dense) for name, item in own_experts.items()}
     gap, launch = _gap(engine, device, fitted), _launch(engine, device, fitted)
+    stall = _stall(engine, fitted)
     extra = {name: fitted("kernel", name, engine_chain) for name in EXTRA_KERNELS}
     more = fitted("engine", "routed_kernels") if not at_home(engine, device) else AS_COUNTED
     base, each = fitted("engine_step", "base", engine_chain), fitted("engine_step", "per_sequence", engine_chain)
@@ -200,6 +203,7 @@ def fitted_rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
     where_from |= {name: (sheet, item) for name, item in (shares | own_experts).items()}
     read_as = READ_AS | {name: name for name in own_experts}
     where_from |= {"prefill_attention": (attention_share, keys), "grouped": grouped, "gap": (gap,), "launch": (launch,)}
+    where_from["stall"] = (stall,)
     where_from |= {"engine": (base, each), "front": (front, delay), **{name: (item,) for name, item in extra.items()}}
     where_from[ROUTED_EXPERTS] += (more,) if more is not AS_COUNTED else ()
     casts = {name: fitted("conversion", f"traffic.{CAST_AS.get(name, name)}") for name in compute if _cast_to(name)}
@@ -225,6 +229,7 @@ def fitted_rates(machine: Machine, engine: Software, fit: Fit) -> Rates:
         casts={name: item.value for name, item in casts.items()},
         gap=gap.value / reach.value,
         launch=launch.value,
+        stall=stall.value,
         extra_kernels={
             name: item.value * (more.value if name == ROUTED_EXPERTS else 1.0) for name, item in extra.items()
         },
@@ -279,6 +284,15 @@ def _gap(engine: Software, device: Accelerator, fitted: Callable[..., Constant])
         return WITHOUT_LAUNCHES
     compiled = device.vendor in engine.kernels.compiled
     return fitted("kernel", "gap", [COMPILED] if compiled else scopes_by_vendor(engine, device))
+
+
+def _stall(engine: Software, fitted: Callable[..., Constant]) -> Constant:
+    """Return the share by which an engine's batches in a pipeline wait for each other, none where stages take a batch in turn [1]."""
+    return (
+        fitted("pipeline", "stall", engine.scopes)
+        if getattr(engine, "pipeline_kind", "") == "microbatch"
+        else WITHOUT_STALL
+    )
 
 
 def _launch(engine: Software, device: Accelerator, fitted: Callable[..., Constant]) -> Constant:
@@ -397,6 +411,9 @@ WITHOUT_LAUNCHES = Constant.defined(
 )
 """Time between products on a processor [s]."""
 
+WITHOUT_STALL = Constant.defined("pipeline", "stall", "none", 0.0, "1", "stages do not hold several batches at once")
+"""Wait of batches in a pipeline for each other where there are none."""
+
 WITHOUT_HOST = Constant.defined(
     "kernel", "launch", "none", 0.0, "s", "kernels of prompts are not started one by one from Python"
 )
@@ -455,7 +472,7 @@ AS_COUNTED = Constant.defined(
     "engine", "routed_kernels", "any", 1.0, "1", "kernels of routed experts on the devices that they were counted on"
 )
 
-UNREACHED = frozenset({"front", "engine", "launch", "casts", "grouped", *EXTRA_KERNELS})
+UNREACHED = frozenset({"front", "engine", "launch", "stall", "casts", "grouped", *EXTRA_KERNELS})
 """Sources that say nothing of a device's rates."""
 
 

@@ -177,7 +177,7 @@ def flops_per_token(model: Model, sequence: int, adapter: Adapter | None = None)
     -------
     FLOPs of matmuls, and FLOPs of attention [FLOP].
     """
-    touched = float((model.active or model.total) - (0 if model.tied else model.embedding))
+    touched = float((model.active or model.total) - (0 if model.tied else model.embedding - model.tables))
     table = whole_model(model, Pass(new=float(sequence), requests=1.0, others=0.0))
     mixing = sum(float(op.work) for op in table if op.kind in {"prefill_attention", "memory"}) / sequence
     forward = float(flops.forward_per_token(touched))

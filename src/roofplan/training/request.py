@@ -24,7 +24,7 @@ from roofplan.inputs import TrainInputs
 from roofplan.operations.table import ACTIVATION_BYTES, element_bytes
 from roofplan.records import units
 from roofplan.records.hardware import Machine
-from roofplan.records.model import Model
+from roofplan.records.model import Attention, Model
 from roofplan.records.strategy import pinned_parts
 from roofplan.records.training import DEGREES, MODULES, OFFLOADS, RECOMPUTES, SCHEDULES, Adapter, Framework, Job
 from roofplan.training.plan import ADAPTER_BYTES, ALL_PRODUCTS, OBJECTIVES, TrainingRequest, flops_per_token
@@ -470,9 +470,8 @@ def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
     ------
     InputError : with the flag at fault.
     """
-    _check_model(model)
-    model = unquantised(model)
     assumed: list[str] = []
+    model = unquantised(_language_model(model, assumed))
     framework = _framework(asked, assumed)
     job = job_of(model, framework, asked, assumed)
     deadline = None if asked.deadline is None else units.parse(asked.deadline, "s", "--deadline", example="30 d")
@@ -520,19 +519,29 @@ def request_of(model: Model, asked: TrainInputs) -> TrainingRequest:
     )
 
 
-def _check_model(model: Model) -> None:
-    """Raise an error for a model that is not a single decoder."""
+def _language_model(model: Model, assumed: list[str]) -> Model:
+    """Return a model without the towers in front of its decoder, which are said in `assumed`; refuse one that is no single decoder."""
     if model.active is None or not model.generates:
         raise InputError(
             f"{model.id} is not a decoder: roofplan train plans decoders", argument="MODEL", value=model.id
         )
-    if len(model.stacks) > 1:
+    decoder, others = model.decoder, [stack for stack in model.stacks if stack is not model.decoder]
+    reads = any(
+        isinstance(one, Attention) and one.cross is not None for kind, _ in decoder.kinds() for one in kind.mixers
+    )
+    if others and reads:
         raise InputError(
             f"{model.id} has {', '.join(s.role for s in model.stacks)}: roofplan train plans decoders alone",
             code="unsupported",
             argument="MODEL",
             value=model.id,
         )
+    if not others:
+        return model
+    roles, left = " and ".join(dict.fromkeys(stack.role for stack in others)), sum(one.parameters for one in others)
+    assumed.append(f"the language model alone: {left:,} parameters of its {roles} are left out")
+    text = model.config.get("text_config")
+    return replace(model, stacks=(decoder,), config=text if isinstance(text, dict) else model.config)
 
 
 def _framework(asked: TrainInputs, assumed: list[str]) -> Framework:

@@ -11,6 +11,7 @@ import numpy as np
 from roofplan import catalogue
 from roofplan.evidence.fits.engines import GUESSES, NUMBERS, fit_engines
 from roofplan.evidence.fits.fitting import Excluded, entry, nearest, spread
+from roofplan.evidence.fits.pipelines import fit_pipelines, stall
 from roofplan.evidence.fits.prompts import SHARES, fit_front, fit_prefill, fronts, host_launch, latencies
 from roofplan.evidence.fits.reach import REACH, ROUTED, fit_reach
 from roofplan.evidence.fits.runs import REMEMBERED, At, usable
@@ -28,13 +29,23 @@ def fit_serving(others: Iterable[Constant], excluded: Excluded = frozenset()) ->
         "engines": _neutral_engines(),
         "reach": [entry("engine", name, "any", 1.0, "1", 0.4, 0, START, kind="guess") for name in (REACH, ROUTED)],
         "prefill": _neutral_shares(),
-        "front": [*fronts({}), *latencies({}), host_launch({})],
+        "front": [*fronts({}), *latencies({}), host_launch({}), stall({})],
     }
-    made = {"engines": fit_engines, "reach": fit_reach, "prefill": fit_prefill, "front": fit_front}
+    made = {
+        "engines": fit_engines,
+        "reach": fit_reach,
+        "prefill": fit_prefill,
+        "front": _fit_beside,
+    }
     for _ in range(TURNS):
         for name, made_by in made.items():
             found[name] = made_by(law.with_(chain.from_iterable(found.values())))
     return {**found, "power": fit_power(law.with_(chain.from_iterable(found.values())))}
+
+
+def _fit_beside(fit: Fit) -> list[Constant]:
+    """Return what is fitted beside the steps of a device: the front end, the host's launches, and the waits of pipelines."""
+    return [*fit_front(fit), fit_pipelines(fit)]
 
 
 TURNS = 2

@@ -91,6 +91,9 @@ def weights_text(model: Model, *, changed: bool = False) -> str:
         unstated = f"{model.dtype}, read as such: the config states no dtype"
         as_it_is = f"{model.dtype} as published" if model.stated_dtype else unstated
         return f"weights changed to {model.dtype}" if changed else as_it_is
+    if plan.parts:
+        named = {"mixer": "attention", "feed": "feed-forward", "shared": "shared experts"}
+        return f"{', '.join(f'{kept} {named.get(part, part)}' for part, kept in plan.parts)}, the rest {model.dtype}"
     where = "experts only" if plan.only_experts else "linear layers"
     return f"{plan.format} {where}, the rest {plan.beside or model.dtype}"
 
@@ -105,7 +108,7 @@ def head_lines(plan: Plan) -> list[str]:
     if w.drafted:
         asked += f" --draft {w.drafted}:{w.acceptance:g}"
     lines = [
-        f"{plan.model.id} · {plan.model.total:,} parameters, {weights_text(plan.model, changed=plan.changes_model)}, cache {plan.kv_precision}"
+        f"{plan.model.id} · {plan.model.total:,} parameters, {weights_text(plan.model, changed=plan.precision != 'checkpoint')}, cache {plan.kv_precision}"
     ]
     links = link_text(m)
     lines += wrapped(

@@ -24,21 +24,25 @@ ALL_BUT_ROUNDING = 0.99
 
 def layer_words(model: Model) -> str:
     """Return the layers in words: ``61 layers = 3 dense + 58 MoE (256 routed, 8 a token, 1 shared), MLA 512 + 64``."""
-    parts = []
+    counted: dict[str, int] = {}
     for layer, places in model.decoder.kinds():
         words = [_mixer_words(m) for m in layer.mixers] + [_feed_words(f) for f in layer.feed_forwards]
-        parts.append(f"{len(places)} x ({' + '.join(w for w in words if w) or 'empty'})")
+        said = " + ".join(w for w in words if w) or "empty"
+        counted[said] = counted.get(said, 0) + len(places)
+    parts = [f"{count} x ({said})" for said, count in counted.items()]
     return f"{len(model.decoder.layers)} layers = " + " + ".join(parts)
 
 
 def _mixer_words(mixer: Mixer) -> str:
     if isinstance(mixer, LatentAttention):
-        return f"MLA {mixer.latent} + {mixer.rope_dim}" + (f" top {mixer.top:,}" if mixer.top else "")
+        seen = f", window {mixer.window:,}" if mixer.window else ""
+        return f"MLA {mixer.latent} + {mixer.rope_dim}{seen}" + (f" top {mixer.top:,}" if mixer.top else "")
     if isinstance(mixer, Recurrence):
         return mixer.kind
     kind = "MHA" if mixer.kv_heads == mixer.heads else "MQA" if mixer.kv_heads == 1 else "GQA"
     seen = f", {'chunk' if mixer.chunked else 'window'} {mixer.window:,}" if mixer.window else ""
-    return f"{kind} {mixer.heads}/{mixer.kv_heads} x {mixer.head_dim}{seen}"
+    top = f" top {mixer.top:,}" if mixer.top else ""
+    return f"{kind} {mixer.heads}/{mixer.kv_heads} x {mixer.head_dim}{seen}{top}"
 
 
 def _feed_words(feed: FeedForward) -> str:
@@ -68,11 +72,12 @@ def model_screen(model: Model, facts: ModelAnswer, page: Page) -> None:
         page.line(line)
     kept = stored(model)
     how = weights_text(model)
-    if kept is not None:
+    if kept is not None and not (model.quantization and model.quantization.parts):
         how = (
             f"{kept.format}: {kept.bits:g} bits"
             + (f" + {kept.scale:g} per {kept.group:,.0f}" if kept.scale else "")
             + f"; embedding {model.dtype}, head {kept.head}"
+            + (f", tables of n-grams {model.table_bytes:g} B a number" if model.tables else "")
         )
     for line in wrapped(f"  weights {units.gib(facts.weights.bytes, 4)} GiB: {how}", indent=10):
         page.line(line)
